@@ -20,7 +20,7 @@ use crate::format::{Format, Makes, Reports};
 use crate::opened::{Opened, Whole};
 use crate::output::{Output, Place};
 use crate::places::Where;
-use crate::{failure, inputs};
+use crate::{failure, inputs, later};
 
 /// From this length on a trace takes long enough for a progress bar.
 const LONG: u64 = 32 << 20;
@@ -91,6 +91,9 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
         return of_profile(&mut opened, options, output);
     }
     let Whole { trace, name, remarks, damaged } = opened.into_trace().map_err(failed)?;
+    if let Some(remark) = later::remark(&options.trace, &trace) {
+        output.note(format_args!("{name}: {remark}"));
+    }
     let Read { summary, damage, stacks } = read(&name, &trace, options.top as usize, output)?;
     let mut named = sites::Named::default();
     if !stacks.is_empty() {

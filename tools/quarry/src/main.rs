@@ -19,6 +19,7 @@ mod generate;
 mod info;
 mod inputs;
 mod kind;
+mod later;
 mod man;
 mod map;
 mod opened;
@@ -35,23 +36,26 @@ mod symbolize;
 mod top;
 mod tour;
 mod trace_file;
+mod typed;
 mod under;
 mod view;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use quarry_measure::memory::OrExit;
 
-use cli::{Cli, Verb};
+use cli::Verb;
 use output::Output;
 
 #[global_allocator]
 static ALLOCATOR: OrExit = OrExit;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = typed::parse();
     let output = Output::new(&cli.common);
+    if let Some(remark) = typed::remark(&cli) {
+        output.note(remark);
+    }
     let result = cli.verb.check().and_then(|()| run_verb(&cli.verb, &output));
     let code = result.unwrap_or_else(|error| {
         output.error(&error);

@@ -4,7 +4,7 @@
 //! Quarry's own traces are read at any place, and all else once. [`Opened::into_trace`] makes one of the other.
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Seek};
+use std::io::{self, BufWriter, Read, Seek};
 use std::path::Path;
 
 use anyhow::Context;
@@ -68,9 +68,14 @@ impl Opened {
     /// The same, also where it is a profile.
     pub fn open_any(path: &Path, format: Option<Format>, wide: bool) -> anyhow::Result<Self> {
         let name = quarry_input::name(path);
-        let input = Input::open(path).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        let input = Input::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                anyhow::anyhow!("{name}: {error}; make a trace with quarry record -o FILE -- CMD")
+            }
+            _ => anyhow::anyhow!("{name}: {error}"),
+        })?;
         if input.begin().is_empty() {
-            anyhow::bail!("{name}: is empty");
+            anyhow::bail!("{name}: is empty; make a trace with quarry record -o FILE -- CMD");
         }
         let told = || Format::of_content(input.begin()).or_else(|| Format::of_name(path));
         let format = format.or_else(told).ok_or_else(|| {

@@ -191,8 +191,10 @@ fn single(options: &ProfileOptions, file: &Path, reports: &[Wish], output: &Outp
     if options.waste && waste.is_none() {
         output.warn("--waste needs a trace of all blocks, and rows that are neither threads nor sizes; it is left out");
     }
+    let is_file = options.command.is_empty() && options.pid.is_none();
     let report = Report {
         file: &name,
+        kept: is_file || options.trace.is_some(),
         trace: &trace,
         profile: &profile,
         calls: &calls,

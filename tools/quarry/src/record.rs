@@ -112,7 +112,7 @@ pub struct Wanted<'a> {
 pub struct Left {
     /// The exit code of the command.
     pub code: i32,
-    /// The trace with most events, if there is one.
+    /// The largest trace, if there is one.
     pub trace: Option<PathBuf>,
 }
 
@@ -134,6 +134,11 @@ impl RecordOptions {
             for_verb: true,
             command: wanted.command.to_vec(),
         }
+    }
+
+    /// The command and its arguments.
+    pub fn command(&self) -> &Vec<OsString> {
+        &self.command
     }
 
     /// Is the summary wanted in any case?
@@ -312,7 +317,10 @@ fn run(options: &RecordOptions, output: &Output) -> anyhow::Result<Left> {
     finish::end(&ran, &mut counted);
     let unnamed = finish::names(options.symbolize, &counted);
     let unpacked = pack::pack(&name, &mut counted);
-    let most = counted.iter().map(|counted| &counted.recorded).max_by_key(|recorded| recorded.events);
+    let most = counted
+        .iter()
+        .map(|counted| &counted.recorded)
+        .max_by_key(|recorded| (!recorded.is_empty(), recorded.bytes));
     let left = Left { code: ran.end.code(), trace: most.map(|recorded| PathBuf::from(&recorded.file)) };
     if output.is_quiet() && !options.asks() {
         return Ok(left);

@@ -216,9 +216,13 @@ fn a_file_that_cannot_be_read_ends_every_verb_with_its_code() {
     fs::write(&odd, "#!/bin/sh\necho hello\n").unwrap();
     for subject in &subjects {
         let code = if matches!(subject.verb, "info" | "pools" | "map") { 1 } else { 125 };
+        let is_trace = matches!(subject.verb, "info" | "replay" | "profile");
         for (file, words) in [
-            (text(&empty), "is empty"),
-            (text(&none), "No such file"),
+            (text(&empty), if is_trace { "is empty; make a trace with quarry record" } else { "is empty" }),
+            (
+                text(&none),
+                if is_trace { "; make a trace with quarry record -o FILE" } else { "No such file" },
+            ),
             ("/", "directory"),
             ("/dev/zero", "is a device"),
             (text(&odd), "odd: is n"),

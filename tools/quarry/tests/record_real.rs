@@ -208,6 +208,18 @@ fn the_summary_says_how_it_ended() {
     ended
         .says("recording stopped before the program did: limit on file size")
         .says("all after the recording stopped");
+    // A script that becomes the program is not what is meant.
+    let script = ["record", "-o", "g.qtr", "--", "sh", "-c", "exec \"$0\" churn 20000", program];
+    real.run(&script).expect(0).says("next: quarry info g.qtr.2");
+    for verb in ["info", "profile"] {
+        let words =
+            "g.qtr: this is the first of 2 programs that the process ran; the largest trace is g.qtr.2";
+        real.run(&[verb, "g.qtr"]).expect(0).says(words);
+        assert!(!real.run(&[verb, "g.qtr.2"]).expect(0).stderr.contains("programs that the process ran"));
+    }
+    // Nor is a trace named that is gone.
+    let profile = real.run(&["profile", "--", program, "churn", "2000"]).expect(0);
+    assert!(profile.stdout.contains("not kept (--trace FILE keeps it), "), "{}", profile.stdout);
     let nothing = real.run(&["record", "-o", "n.qtr", "--", "/bin/true"]).expect(0);
     nothing.says("no allocation was recorded");
     assert!(!nothing.stderr.contains("next:"));

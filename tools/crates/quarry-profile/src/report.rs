@@ -30,6 +30,8 @@ A cache that fills and empties has none. What grows evenly has about half of its
 pub struct Report<'a> {
     /// The file.
     pub file: &'a str,
+    /// Is the file there when the report is read?
+    pub kept: bool,
     /// The trace.
     pub trace: &'a Trace,
     /// What it says.
@@ -46,6 +48,11 @@ pub struct Report<'a> {
     pub waste: Option<&'a Waste>,
     /// Files without names, and why.
     pub missing: &'a [String],
+}
+
+/// "1 allocation", "≤ 6 allocations": a bound or an interval is of several, whatever the estimate.
+fn allocations(count: &str) -> String {
+    format!("{count} {}", units::noun(if count == "1" { 1 } else { 2 }, "allocation"))
 }
 
 impl Report<'_> {
@@ -93,7 +100,7 @@ impl Report<'_> {
         let most = most.map(|(name, rows)| {
             (name.as_str(), course.rise(&live_over_time(self.profile, rows)).round() as i64)
         });
-        course.text(most)
+        course.text(most, self.after(self.profile.last))
     }
 
     /// The half-life of blocks, in words.
@@ -109,7 +116,8 @@ impl Report<'_> {
         let (profile, head) = (self.profile, self.trace.head());
         let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
         let command: String = command.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        let mut rows = vec![("trace", format!("{}, {}", self.file, units::of(profile.events, "event")))];
+        let file = if self.kept { self.file } else { "not kept (--trace FILE keeps it)" };
+        let mut rows = vec![("trace", format!("{file}, {}", units::of(profile.events, "event")))];
         if !command.is_empty() {
             rows.push(("program", command));
         }
@@ -130,14 +138,8 @@ impl Report<'_> {
         ));
         let all = &self.answer.all.sums;
         let requested = estimated(&all.bytes, all.allocs.seen(), bytes);
-        rows.push((
-            "allocated",
-            format!(
-                "{requested} in {} {}",
-                estimated(&all.allocs, all.allocs.seen(), count),
-                units::noun(all.allocs.value(), "allocation")
-            ),
-        ));
+        let allocs = estimated(&all.allocs, all.allocs.seen(), count);
+        rows.push(("allocated", format!("{requested} in {}", allocations(&allocs))));
         rows.push(("at the end", format!("{} still live", live(&profile.end))));
         if profile.lost > 0 {
             rows.push(("lost", format!("{}, so sums are too low", units::of(profile.lost, "event"))));
@@ -294,5 +296,17 @@ fn order(sort: Sort) -> &'static str {
         Sort::Allocations => "most allocations first",
         Sort::Temporary => "most temporary allocations first",
         Sort::End => "most bytes live at the end first",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_of_several() {
+        assert_eq!(allocations("1"), "1 allocation");
+        assert_eq!(allocations("≤ 6"), "≤ 6 allocations");
+        assert_eq!(allocations("1 (1 … 3)"), "1 (1 … 3) allocations");
     }
 }

@@ -149,7 +149,8 @@ impl Resident {
         let signed =
             |value: i64| format!("{}{}", if value < 0 { "-" } else { "" }, bytes(value.unsigned_abs()));
         let cells = |(value, name): (i64, &str)| {
-            [signed(value), part(value.unsigned_abs(), self.total), name.to_owned()]
+            let sign = if value < 0 { "-" } else { "" };
+            [signed(value), format!("{sign}{}", part(value.unsigned_abs(), self.total)), name.to_owned()]
         };
         self.parts().into_iter().map(cells).collect()
     }
@@ -182,5 +183,30 @@ impl Resident {
             "file_bytes": self.files,
             "recorder_bytes": self.recorder,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_the_sign_of_their_bytes() {
+        let (live, total) = (3 << 20, 2 << 20);
+        let resident = Resident {
+            time: 0,
+            total,
+            live,
+            rounding: 0,
+            between: 0,
+            untouched: None,
+            other: total as i64 - live as i64,
+            files: 0,
+            recorder: 0,
+        };
+        let rows = resident.rows();
+        let other = rows.iter().find(|row| row[2].starts_with("other")).unwrap();
+        assert_eq!((other[0].as_str(), other[1].as_str()), ("-1.00 MiB", "-50 %"));
+        assert_eq!(rows[0][1], "150 %");
     }
 }

@@ -7,6 +7,8 @@
 
 use crate::estimate::{bytes, change};
 
+/// What rises for less than this time may be what a program builds at its start.
+const LONG: u64 = 5_000_000_000;
 /// Parts of the time.
 const PARTS: usize = 10;
 /// The last floor is at least so many times the first one.
@@ -69,14 +71,20 @@ impl Course {
         }
     }
 
-    /// A line for people. `most` is the site that rises most, and by how much between the two floors.
-    pub fn text(self, most: Option<(&str, i64)>) -> String {
+    /// A line for people. `most` is the site that rises most, and by how much between the two floors. `ns`: how long all
+    /// was, as a program that has just begun builds up what it needs.
+    pub fn text(self, most: Option<(&str, i64)>, ns: u64) -> String {
         let at = |floor: Floor| bytes(floor.bytes.max(0.0) as u64);
         match self {
             Course::Short => String::from("too short to tell whether live memory rises"),
             Course::Rising(first, last) => {
                 let rule = format!(
-                    "ever rising: probably a leak. The least that is live rises in each tenth of the time, from {} in the second to {} in the ninth",
+                    "ever rising: {}. The least that is live rises in each tenth of the time, from {} in the 2nd tenth to {} in the 9th",
+                    if ns < LONG {
+                        "a leak, or a structure that is still being built"
+                    } else {
+                        "probably a leak"
+                    },
                     at(first),
                     at(last)
                 );
@@ -89,7 +97,7 @@ impl Course {
                 }
             }
             Course::Level(first, last) => format!(
-                "not ever rising: the least that is live is {} in the second tenth of the time, and {} in the ninth",
+                "not ever rising: the least that is live is {} in the 2nd tenth of the time, and {} in the 9th",
                 at(first),
                 at(last)
             ),
@@ -125,9 +133,14 @@ mod tests {
     #[test]
     fn the_line_names_the_rule_and_the_site() {
         let floor = |span, bytes| Floor { span, bytes };
-        let text = Course::Rising(floor(1, 1024.0), floor(8, 4096.0)).text(Some(("f at a.c:3", 3000)));
+        let text =
+            |ns| Course::Rising(floor(1, 1024.0), floor(8, 4096.0)).text(Some(("f at a.c:3", 3000)), ns);
+        let begun = text(LONG - 1);
+        assert!(begun.contains("a leak, or a structure that is still being built."), "{begun}");
+        let text = text(LONG);
+        assert!(text.starts_with("ever rising: probably a leak."), "{text}");
         let wanted =
-            "1.00 KiB in the second to 4.00 KiB in the ninth. Most of these 3.00 KiB: +2.93 KiB f at a.c:3";
+            "1.00 KiB in the 2nd tenth to 4.00 KiB in the 9th. Most of these 3.00 KiB: +2.93 KiB f at a.c:3";
         assert!(text.contains(wanted), "{text}");
     }
 

@@ -132,6 +132,7 @@ fn most_of_report(bytes: Vec<u8>, sites: u32) -> [usize; 2] {
     assert_eq!(answer.count, sites as usize);
     assert_eq!(answer.all.sums.live_bytes.value(), profile.end.bytes.value());
     let report = Report {
+        kept: true,
         file: "f",
         trace: &trace,
         profile,

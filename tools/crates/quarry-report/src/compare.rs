@@ -308,7 +308,16 @@ impl Comparison {
         text += "\n";
         text += &self.failures(style, &rows);
         text += &self.explanation(style, &results[0]);
-        text += &self.verdict().map_or_else(String::new, |verdict| verdict.text(style));
+        if results.iter().any(|result| result.output == Output::Differs) {
+            text += "output differs: the standard output is another one than under system. The program may not be repeatable,\n\
+                     or the allocator changes what it does; compare with care\n";
+        }
+        let verdict = self.verdict();
+        if verdict.as_ref().is_some_and(Verdict::is_close) {
+            text += "no difference shown: each round is compared with the same round of the others, so a slower one may be named\n\
+                     and a faster one not; few rounds show little\n";
+        }
+        text += &verdict.map_or_else(String::new, |verdict| verdict.text(style));
         text
     }
 

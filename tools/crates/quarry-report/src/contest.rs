@@ -198,6 +198,12 @@ impl Verdict {
         })
     }
 
+    /// Is there one that was not told from the best?
+    pub(crate) fn is_close(&self) -> bool {
+        let best = self.fastest.iter().chain(&self.leanest);
+        best.into_iter().any(|best| !best.no_difference_shown.is_empty())
+    }
+
     /// Two lines, or the reason why not.
     pub(crate) fn text(&self, style: Style) -> String {
         let line = |what: &str, best: &Option<Best>, show: fn(f64) -> String| {

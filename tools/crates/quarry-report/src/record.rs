@@ -173,10 +173,10 @@ impl Report {
         self.traces.iter().fold(0, |sum, trace| sum.saturating_add(of(trace)))
     }
 
-    /// The trace with most events.
+    /// The largest trace. Events alone would choose a shell that starts the program: it has many, and all of them are short.
     fn main(&self) -> Option<&Recorded> {
         // The first of equals.
-        self.traces.iter().rev().max_by_key(|trace| trace.events)
+        self.traces.iter().rev().max_by_key(|trace| (!trace.is_empty(), trace.bytes))
     }
 
     /// As JSON, schema quarry-record/1.
@@ -364,6 +364,11 @@ mod tests {
         {
             assert!(text.contains(part), "{part}: {text}");
         }
+        // A shell has more events, and its trace is short.
+        let mut shell = recorded("shell.qtr", 7, 900);
+        shell.bytes = 10;
+        let text = self::report(vec![shell, recorded("program.qtr", 7, 300)]).text(Style::default());
+        assert!(text.contains("next: quarry info program.qtr"), "{text}");
         let many = (0..40).map(|n| recorded(&format!("{n}.qtr"), n, 2)).collect();
         assert!(self::report(many).text(Style::default()).contains("and 28 more with 56 events"));
     }

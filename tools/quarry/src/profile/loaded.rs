@@ -12,9 +12,9 @@ use quarry_symbols::{Folding, Symbols};
 use quarry_trace::Trace;
 
 use super::options::ProfileOptions;
-use crate::failure;
 use crate::opened::{Opened, Whole};
 use crate::output::Output;
+use crate::{failure, later};
 
 /// From this length on a trace takes long enough for a progress bar.
 const LONG: u64 = 32 << 20;
@@ -36,6 +36,9 @@ pub fn open(path: &Path, output: &Output) -> anyhow::Result<(Trace, String)> {
         opened.map_err(|error| failure::failed(format_args!("{error:#}")))?;
     for remark in remarks {
         output.warn(format_args!("{name}: {remark}"));
+    }
+    if let Some(remark) = later::remark(path, &trace) {
+        output.note(format_args!("{name}: {remark}"));
     }
     Ok((trace, name))
 }

@@ -125,7 +125,12 @@ fn outputs_are_compared_only_with_a_steady_base() {
     assert_eq!((c.result(0).output, c.result(1).output), (Output::Same, Output::Same));
     c.runs[5].stdout_hash = String::from("xyz");
     assert_eq!(c.result(1).output, Output::Differs);
-    assert!(c.text(Style::default(), Order::Wall).contains("output differs"));
+    // Who reads the table alone does not know what differs.
+    let text = c.text(Style::default(), Order::Wall);
+    assert!(
+        text.contains("\noutput differs: the standard output is another one than under system."),
+        "{text}"
+    );
     c.runs[4].stdout_hash = String::from("other");
     assert_eq!(c.result(1).output, Output::Varies);
     let text = c.text(Style::default(), Order::Wall);
@@ -179,6 +184,11 @@ fn the_last_lines_say_who_is_fastest_and_leanest() {
     ends(
         &c,
         "fastest: fast, 1.00 s; no difference shown: system\nleanest: system, 10.0 MiB; no difference shown: fast\n",
+    );
+    let text = c.text(Style::default(), Order::Wall);
+    assert!(
+        text.contains("\nno difference shown: each round is compared with the same round of the others"),
+        "{text}"
     );
     assert_eq!(c.json()["verdict"]["fastest"]["no_difference_shown"][0], "system");
     // Who was not in the program, or failed, is not named.
