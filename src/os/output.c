@@ -60,13 +60,19 @@ void qy_os_output_close(qy_output_t *output) {
     output->fd = -1;
 }
 
-// What a limit of file sizes does to a write is told by the error; the signal beside it would end the program.
+// What a limit of file sizes does to a write is told by the error; the signal beside it would end the program. A filter
+// of system calls may allow no other way to change the mask than to set it whole (tor's), or none: then it stays.
 bool qy_os_output_write(const qy_output_t *output, const void *buf, size_t bytes) {
     const uint64_t too_large = UINT64_C(1) << (SIGXFSZ - 1);
     const struct timespec at_once = {0, 0};
-    uint64_t before;
-    if (qy_syscall(SYS_rt_sigprocmask, SIG_BLOCK, &too_large, &before, sizeof before) != 0) return false;
+    uint64_t before, blocked;
+    bool is_blocked = qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &before, sizeof before) == 0;
+    if (is_blocked) {
+        blocked = before | too_large;
+        is_blocked = qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, NULL, sizeof blocked) == 0;
+    }
     bool done = qy_os_write(output->fd, buf, bytes);
+    if (!is_blocked) return done;
     if (!done) qy_syscall(SYS_rt_sigtimedwait, &too_large, NULL, &at_once, sizeof too_large);
     qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
     return done;

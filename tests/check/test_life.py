@@ -118,6 +118,7 @@ def limits():
     assert not r.of("error"), r.lines
     one("limited")
     one("sandboxed")
+    one("blocks-nothing")
     for way in "prctl", "syscall":
         r, e = one("strict", way)
         assert r.names(e["stack"])[:3] == ["twice", "fault", "on_other_stack"], r.names(e["stack"])

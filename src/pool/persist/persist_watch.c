@@ -35,6 +35,7 @@ typedef struct watched {
     uint8_t state, slack_byte;
     bool slack_set;    // what lies between size and the next header is slack_byte
     bool header_told;  // the header before it was found damaged; of an ended block its links
+    bool behind_told;  // the header behind it, of no live block, was found damaged
     bool linked;       // it has ended, and a free block begins there, or did: its first words are links or zero
 } watched_t;
 
@@ -212,8 +213,8 @@ static void header_narrow(const quarry_persist_t *s, const watched_t *next, uint
 static void watch_tell_header(const quarry_persist_t *s, uint64_t at) {
     watched_t *next = watched_at(s, at, WATCHED_LIVE), *prev = watched_before(s->watch, at - 1);
     if (prev && (prev->state != WATCHED_LIVE || prev->at + prev->bytes != at)) prev = NULL;
-    if ((next && next->header_told) || (!next && !prev)) return;
-    if (next) next->header_told = true;
+    if (next ? next->header_told : !prev || prev->behind_told) return;
+    *(next ? &next->header_told : &prev->behind_told) = true;
     uint64_t from, to, slack = prev ? prev->at + prev->size : 0, slack_to = at - 8;
     header_narrow(s, next, at, &from, &to);
     bool over = prev && prev->slack_set && watch_narrow(s, &slack, &slack_to, prev->slack_byte);
@@ -340,6 +341,7 @@ static void watch_resized_to(quarry_persist_t *s, watched_t *b, uint64_t size) {
     unsigned flags;
     b->bytes = qy_persist_block(s, b->at, &flags);
     b->size = size;
+    b->behind_told = false;
     watch_began(s, b);
 }
 
