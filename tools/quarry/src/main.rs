@@ -8,6 +8,7 @@
 mod bench;
 mod check;
 mod cli;
+mod command_of;
 mod compare;
 mod convert;
 mod definition;
@@ -51,11 +52,12 @@ use output::Output;
 static ALLOCATOR: OrExit = OrExit;
 
 fn main() -> ExitCode {
-    let cli = typed::parse();
+    let mut cli = typed::parse();
     let output = Output::new(&cli.common);
     if let Some(remark) = typed::remark(&cli) {
         output.note(remark);
     }
+    command_of::follow(&mut cli.verb, &output);
     let result = cli.verb.check().and_then(|()| run_verb(&cli.verb, &output));
     let code = result.unwrap_or_else(|error| {
         output.error(&error);

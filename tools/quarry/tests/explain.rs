@@ -248,6 +248,9 @@ fn fragmentation_is_told_from_what_is_live() {
         assert_eq!(heap["allocator"], subject.name);
         if subject.name == "glibc" {
             assert!(heap["trimmable_bytes"].as_u64() > Some(5 * MIB), "{heap}");
+            let pages = report["verdict"]["sentences"][1].as_str().unwrap();
+            assert!(pages.contains("whole free pages, which malloc_trim(0) gives back"), "{report:#}");
+            assert!(pages.contains("on pages with live blocks"), "{report:#}");
             assert!(report["verdict"]["try"][0]["what"].as_str().unwrap().contains("malloc_trim"));
         }
     });

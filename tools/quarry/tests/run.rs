@@ -19,6 +19,27 @@ fn the_exit_code_is_the_commands() {
     bench.run(&["run", "--stats", "--", "sh", "-c", "kill -TERM $$"]).expect(143).says("SIGTERM");
 }
 
+/// A shell has the number of `quarry run` in `$!`.
+#[test]
+fn the_number_of_the_tool_leads_to_its_command() {
+    let Some(bench) = Bench::new() else { return };
+    let mut tool = bench.quarry(["run", "--", "sleep", "1000"]).stderr(Stdio::null()).spawn().unwrap();
+    let pid = tool.id().to_string();
+    let ended = bench.run(&["explain", "-p", &pid, "--for", "0", "--json"]).expect(0);
+    let report = ended.json();
+    let command = report["pid"].as_u64().unwrap().to_string();
+    assert_eq!(report["name"], "sleep", "{report:#}");
+    ended.says(&format!("process {pid} is quarry run; its command is process {command}"));
+    let map = bench.run(&["map", "-p", &pid, "--json"]).expect(0).json();
+    assert_eq!(map["pid"], report["pid"]);
+    // These need a heap that tells of itself, and say which process has none.
+    for args in [&["profile", "-p", &pid, "--for", "0.1"][..], &["stats", "-p", &pid]] {
+        bench.run(args).expect(1).says(&format!("process {command}")).says("quarry run;");
+    }
+    kill("TERM", tool.id());
+    tool.wait().unwrap();
+}
+
 #[test]
 fn what_cannot_be_run_has_its_own_codes() {
     let Some(bench) = Bench::new() else { return };

@@ -127,6 +127,9 @@ pub fn judge(look: &Look, growth: Option<Growth>) -> Verdict {
     if let (Main::UnknownGrows, Some(runtime)) = (main, runtime) {
         sentences.push(format!("It may be objects of a language: {}.", runtime.maps()));
     }
+    if main == Main::Cause(Cause::Fragmentation) {
+        sentences.extend(look.heaps.iter().find_map(whole_pages));
+    }
     sentences.extend(growth_sentence(look, main, growth.as_ref()));
     let share = |bytes: u64| bytes as f64 / all.max(1) as f64;
     let others: Vec<String> = causes
@@ -236,6 +239,18 @@ fn sentence(main: Main, causes: &[(Cause, u64)], all: u64, growth: Option<&Growt
             format!("{} of {}, {share}, {}.", size(bytes), size(all), words(cause))
         }
     }
+}
+
+/// How much of what is free between live blocks is whole pages. The rest lies on pages with live blocks.
+fn whole_pages(heap: &Heap) -> Option<String> {
+    let pages = heap.trimmable?.saturating_sub(heap.part.of(Cause::FreePages));
+    let rest = heap.part.of(Cause::Fragmentation).checked_sub(pages)?;
+    Some(format!(
+        "Of that {} are whole free pages, which malloc_trim(0) gives back, and {} lie on pages with live blocks (quarry profile \
+         --waste says whose).",
+        size(pages),
+        size(rest)
+    ))
 }
 
 /// Whether it grows, and how long that can go on.
