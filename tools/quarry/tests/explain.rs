@@ -230,6 +230,7 @@ fn objects_of_python_are_to_be_put_on_malloc() {
     verdict_is(&report, "unknown_grows", subject.name);
     let what = report["verdict"]["try"][0]["what"].as_str().unwrap();
     assert!(what.contains("PYTHONMALLOC=malloc quarry record -g -- CMD"), "{report:#}");
+    assert_eq!(report["verdict"].to_string().matches("quarry record").count(), 1, "{report:#}");
     // At the end Python has freed all.
     assert!(!report["verdict"].to_string().contains("--at end"), "{report:#}");
 }

@@ -155,8 +155,8 @@ pub fn judge(look: &Look, growth: Option<Growth>) -> Verdict {
     };
     let order = causes.iter().filter(|(cause, _)| Some(*cause) == first);
     let order = order.chain(causes.iter().filter(|(cause, _)| Some(*cause) != first));
-    // Against a leak that has been said.
-    let is_said = |cause: Cause| main == Main::Leak && cause == Cause::Live;
+    // Against a leak that has been said. Where other memory grows, a record of what is live does not show it.
+    let is_said = |cause: Cause| matches!(main, Main::Leak | Main::UnknownGrows) && cause == Cause::Live;
     for (cause, _) in order.filter(|(cause, bytes)| share(*bytes) >= WORTH && !is_said(*cause)) {
         remedies.extend(remedies_for(*cause, look));
     }
