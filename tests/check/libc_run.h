@@ -91,6 +91,13 @@ static void run_case(const struct test_case *t) {
     call(t, "under", under, n, under - t->unit);
 }
 
+// Where a path has lost its end, a call may make a file of any name. In the folders of these paths root alone may do so,
+// and so root becomes a user without rights. Such a process cannot look at its own maps, unless it says that it may.
+static bool gives_rights_up(void) {
+    if (access("/", W_OK) && access("/usr", W_OK)) return true;
+    return setgid(65534) == 0 && setuid(65534) == 0 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0;
+}
+
 // Arguments: the file for the answers; "show".
 static int run(int argc, char **argv, const struct test_case *cases, size_t n) {
     static char stack[65536];
@@ -100,7 +107,7 @@ static int run(int argc, char **argv, const struct test_case *cases, size_t n) {
     sigaction(SIGBUS, &fault, NULL);
     answers = fopen(argv[1], "w");
     is_showing = argc > 2;
-    if (!answers) return 1;
+    if (!answers || !gives_rights_up()) return 1;
     for (size_t i = 0; i < n; i++) {
         if (chdir("/usr")) return 1;
         run_case(&cases[i]);

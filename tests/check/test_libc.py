@@ -435,6 +435,11 @@ def document_write(document):
     document.write_text(text[:begin] + listed() + text[end:])
 
 
+def left_behind():
+    """What calls with a path of no end would make in the system's folders, if they could."""
+    return {(top, name) for top in (b"/", b"/usr") for name in os.listdir(top) if (b"usr" in name and name != b"usr") or not name.isascii()}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", action="store_true")
@@ -448,6 +453,7 @@ def main():
         return 0
     steps = options.steps or ["table", "faults", "same", "traps", "random"]
     program, failed = written()
+    before = left_behind()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="quarry-libc-"))
     if {"faults", "same"} & set(steps) and not failed:
         build(folder, program)
@@ -458,6 +464,7 @@ def main():
     for step, run in {"same": same, "traps": traps, "random": at_random}.items():
         if step in steps and not failed:
             failed += run(folder, program, options.lib)
+    failed += [f"{name} was made in {top}" for top, name in sorted(left_behind() - before)]
     for line in failed:
         print(f"FAILED {line}")
     if options.keep:
