@@ -91,8 +91,8 @@ static void run_case(const struct test_case *t) {
     call(t, "under", under, n, under - t->unit);
 }
 
-// Where a path has lost its end, a call may make a file of any name. In the folders of these paths root alone may do so,
-// and so root becomes a user without rights. Such a process cannot look at its own maps, unless it says that it may.
+// Where a path has lost its end, a call may make a file of any name. In the folders of these paths only root may do so,
+// so root becomes a user without rights. Such a process cannot look at its own maps, unless it says that it may.
 static bool gives_rights_up(void) {
     if (access("/", W_OK) && access("/usr", W_OK)) return true;
     return setgid(65534) == 0 && setuid(65534) == 0 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0;
