@@ -59,8 +59,8 @@ pub struct CheckOptions {
     /// Blocks of new that free frees, and the reverse, are errors also where two libraries do it
     #[arg(long, help_heading = RUNNING)]
     pub strict: bool,
-    /// Run the command twice: the second time only the blocks that were overwritten in the first run are guarded, so that
-    /// the instruction is found. Where nothing was found, each block has its guard on the other side
+    /// Run the command twice: the second time only blocks of the places where the first run found one overwritten are
+    /// guarded, so that the instruction is found. Where nothing was found, each block has its guard on the other side
     #[arg(long, help_heading = RUNNING, conflicts_with = "gdb")]
     pub pinpoint: bool,
     /// Leave out what FILE says, in the syntax of valgrind or LeakSanitizer. May be repeated
