@@ -56,8 +56,12 @@ QY_INLINE bool qy_link_is_marked(const qy_block_t *b, uint64_t link, uint64_t ma
     return mark == qy_link_mark(b, link);
 }
 
+// What a wrong link means. Which of the two it was cannot be known here.
+#define QY_LINK_WRITTEN "written to after it was freed, or by an overflow of the block before"
+
 // What is there beyond the usual mark: 0, or of a chosen block what makes it one; of all else anything.
 #define QY_LINK_RATES 64u
+
 QY_INLINE uint64_t qy_link_excess(const qy_block_t *b, uint64_t link, uint64_t mark) {
     return mark ^ qy_link_mark(b, link);
 }
@@ -80,7 +84,7 @@ QY_INLINE bool qy_link_is_chosen(const qy_block_t *b, unsigned *ret_rate) {
 // A free block is chosen from here on, or is not. It is verified: a mark that is made anew must not hide that it was
 // written to.
 QY_INLINE void qy_link_choose(qy_block_t *b, bool chosen, unsigned rate) {
-    if (QY_UNLIKELY(!qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
+    if (QY_UNLIKELY(!qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, QY_LINK_WRITTEN);
     b->mark = qy_link_mark(b, b->link) ^ (chosen ? qy_link_excess_of(rate) : 0);
 }
 
@@ -98,7 +102,7 @@ QY_INLINE bool qy_link_may_be(const qy_block_t *b) {
 
 // The next block of a list, verified before it is followed.
 QY_INLINE qy_block_t *qy_link_next(const qy_block_t *b) {
-    if (QY_UNLIKELY(!qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
+    if (QY_UNLIKELY(!qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, QY_LINK_WRITTEN);
     qy_block_t *next = qy_link_shown(b->link);
     return next == &qy_link_end ? NULL : next;
 }

@@ -76,7 +76,7 @@ QY_INLINE size_t put_list(qy_heap_t *h, qy_block_t *list, uint32_t most, qy_bloc
             qy_assert(qy_class_is_start(c, qy_class_offset(c, b)));
             if (QY_UNLIKELY(npurged) && qy_slab_is_purged(s, i))
                 qy_fatal(QY_FAULT_DOUBLE_FREE, b, "block of %z byte%S", size);
-            if (QY_UNLIKELY(!qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
+            if (QY_UNLIKELY(!qy_link_valid(b))) qy_fatal(QY_FAULT_CORRUPT_LINK, b, QY_LINK_WRITTEN);
             word = with_home(s, word, b, i);
             n++;
             b = qy_link_step(b, &step);

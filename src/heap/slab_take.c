@@ -91,7 +91,7 @@ static qy_block_t *lowest(qy_slab_t *s, uint64_t *bits, uint32_t w, uint32_t n, 
         for (; word && n; n--, word &= word - 1) {
             qy_block_t *b = qy_slab_block(s, w * 64 + (uint32_t)__builtin_ctzll(word));
             if (QY_UNLIKELY(!purged && !qy_link_valid(b)))
-                qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to after it was freed");
+                qy_fatal(QY_FAULT_CORRUPT_LINK, b, QY_LINK_WRITTEN);
             if (last) qy_link_set(last, b);
             else first = b;
             last = b;

@@ -18,7 +18,7 @@ typedef enum qy_fault {
     QY_FAULT_DOUBLE_FREE,    // "double free"
     QY_FAULT_INVALID_FREE,   // "invalid free": not memory of this heap
     QY_FAULT_INTERIOR_FREE,  // "free of an interior pointer"
-    QY_FAULT_CORRUPT_LINK,   // "corrupted free block": written to after it was freed
+    QY_FAULT_CORRUPT_LINK,   // "corrupted free block": written to while it was free
     QY_FAULT_CORRUPT_META,   // "corrupted metadata"
     QY_FAULT_WRONG_HEAP,     // "block of another heap"
     QY_FAULT_CALL_WITHIN,    // "call within a call": a thread would wait for itself

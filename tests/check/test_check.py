@@ -80,7 +80,7 @@ def canaries():
     _, e, size = expect("over-found-at-exit", "overflow-write", None)
     assert e["offset"] == size + 3
     expect("over-large", "overflow-write", None)
-    files = reports.run([PROGRAM, "over-into-free", "8"], expect=-6, says="corrupted free block")
+    files = reports.run([PROGRAM, "over-into-free", "8"], expect=-6, says="or by an overflow of the block before")
     e, end = files[0].of("error")[0], files[0].of("end")[0]
     assert e["kind"] == "overflow-write" and e["block"]["size"] == 8 and 8 < e["offset"] <= 39, e
     assert end["how"] == "signal" and end["status"] == 6 and end["errors"] == len(files[0].of("error")), end

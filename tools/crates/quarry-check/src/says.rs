@@ -4,7 +4,7 @@
 use quarry_report::units;
 
 use crate::finding::{Block, Fault, Finding, Leaked, What};
-use crate::kinds::About;
+use crate::kinds::{About, Kind};
 
 fn bytes(count: u64) -> String {
     format!("{count} {}", units::noun(count, "byte"))
@@ -46,9 +46,9 @@ fn place(fault: &Fault) -> String {
     }
 }
 
-fn fault(finding: &Finding, fault: &Fault) -> String {
+fn fault(kind: &Kind, fault: &Fault) -> String {
     let place = place(fault);
-    let mut text = match finding.kind.about {
+    let mut text = match kind.about {
         About::Access if fault.evidence => {
             let what = match fault.bytes {
                 0 => String::from("bytes were"),
@@ -61,10 +61,14 @@ fn fault(finding: &Finding, fault: &Fault) -> String {
             let access = if fault.write { "write" } else { "read" };
             match fault.bytes {
                 0 => format!("{access} at {place}"),
+                // Up to the first byte behind the block. How far it went is not known.
+                count if kind.word == "unterminated" => {
+                    format!("{access} of at least {} at {place}", bytes(count))
+                }
                 count => format!("{access} of {} at {place}", bytes(count)),
             }
         }
-        _ => format!("{} ({place})", finding.kind.means),
+        _ => format!("{} ({place})", kind.means),
     };
     if let Some(function) = &fault.function {
         text = format!("{function}: {text}");
@@ -99,7 +103,7 @@ fn sized(count: u64) -> String {
 /// One sentence without its end.
 pub fn sentence(finding: &Finding) -> String {
     match &finding.what {
-        What::Fault(it) => fault(finding, it),
+        What::Fault(it) => fault(finding.kind, it),
         What::Leak(it) => leak(&finding.word, it),
     }
 }
@@ -144,6 +148,7 @@ pub fn block(block: &Block) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds;
 
     fn a_block(size: u64, freed: bool) -> Block {
         Block {
@@ -181,6 +186,26 @@ mod tests {
         assert_eq!(relation(33, 0, &a_block(32, false)), "behind a block of 32 bytes with 1 byte between");
         assert_eq!(relation(0, 0, &a_block(0, false)), "directly behind a block of 0 bytes");
         assert_eq!(relation(i64::MIN, u64::MAX, &a_block(u64::MAX, false)).split(' ').nth(1), Some("bytes"));
+    }
+
+    #[test]
+    fn how_far_a_string_was_read_is_not_known() {
+        let said = |word| {
+            let read = Fault {
+                function: Some(String::from("strlen")),
+                address: 0x10,
+                write: false,
+                bytes: 16,
+                evidence: false,
+                offset: 0,
+                detail: None,
+                thread: Default::default(),
+                block: None,
+            };
+            fault(kinds::of(word), &read)
+        };
+        assert_eq!(said("unterminated"), "strlen: read of at least 16 bytes at 0x10");
+        assert_eq!(said("overflow-read"), "strlen: read of 16 bytes at 0x10");
     }
 
     #[test]

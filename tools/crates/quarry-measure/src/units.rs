@@ -6,12 +6,16 @@ pub fn bytes(value: f64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut scaled = value;
     let mut unit = 0;
-    // 1023.5 would print as 1024.
-    while scaled >= 1023.5 && unit + 1 < UNITS.len() {
+    // Bytes are exact, and 1023.5 would print as 1024. Of larger units, 999.5 would have four digits.
+    while scaled >= if unit == 0 { 1023.5 } else { 999.5 } && unit + 1 < UNITS.len() {
         scaled /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{scaled:.0} B") } else { format!("{} {}", three_digits(scaled), UNITS[unit]) }
+    match (unit, scaled) {
+        (0, _) => format!("{scaled:.0} B"),
+        (_, s) if s < 0.9995 => format!("{s:.3} {}", UNITS[unit]),
+        _ => format!("{} {}", three_digits(scaled), UNITS[unit]),
+    }
 }
 
 /// A duration in seconds: "812 µs", "12.3 ms", "1.23 s", "2 min 05 s".
@@ -89,6 +93,9 @@ mod tests {
         assert_eq!(bytes(1024.0), "1.00 KiB");
         assert_eq!(bytes(1536.0 * 1024.0), "1.50 MiB");
         assert_eq!(bytes(1023.9 * 1024.0), "1.00 MiB");
+        assert_eq!(bytes(1023.0 * 1024.0), "0.999 MiB");
+        assert_eq!(bytes(1000.0 * 1024.0), "0.977 MiB");
+        assert_eq!(bytes(999.0 * 1024.0), "999 KiB");
         assert_eq!(bytes(640.0 * 1024.0 * 1024.0), "640 MiB");
         assert_eq!(bytes(2f64.powi(70)), "1024 EiB");
         assert_eq!(seconds(0.0), "0 µs");

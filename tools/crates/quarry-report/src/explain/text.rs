@@ -197,7 +197,7 @@ fn group(version: Version, memory: &Memory, exact: bool) -> String {
         parts.push(format!("uses {}", number(current, exact)));
     }
     if let Some(peak) = memory.peak {
-        parts.push(format!("at most {}", number(peak, exact)));
+        parts.push(format!("used {} at its peak", number(peak, exact)));
     }
     parts.push(match &memory.tightest {
         Some(limit) => {
@@ -239,6 +239,13 @@ fn waits(pressure: Pressure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_peak_of_a_control_group_is_no_limit() {
+        let memory = Memory { current: Some(40 << 20), peak: Some(60 << 20), ..Memory::default() };
+        let line = group(Version::V2, &memory, false);
+        assert_eq!(line, "its control group: uses 40.0 MiB, used 60.0 MiB at its peak, has no limit");
+    }
 
     #[test]
     fn a_soft_limit_slows_nobody_down() {
