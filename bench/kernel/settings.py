@@ -5,10 +5,11 @@
   settings.py huge [-n ROUNDS] [--only NAME,...]   transparent huge pages always, madvise, never: time, peak, what an idle program keeps
   settings.py limit [--only NAME,...]              the smallest limit of a control group under which a workload comes to its end
   settings.py overcommit [--only NAME,...]         what is charged where the kernel promises no more than it has, and whether that goes well
+  settings.py touch [-n ROUNDS]                    what the first touch of 64 MiB costs by each way the kernel offers
   settings.py --self-test                          prove that charges are read rightly
 
-huge, limit and overcommit change settings of the whole machine, and put them back at the end: as root, on a machine that nobody else uses.
-Tables for docs/notes/kernel-settings.md go to standard output.
+All change settings of the whole machine, and put them back at the end: as root, on a machine that nobody else uses.
+Tables for docs/notes/kernel-settings.md and docs/notes/huge-pages.md go to standard output.
 """
 import argparse
 import contextlib
@@ -22,6 +23,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -102,6 +104,48 @@ def huge(mallocs, rounds):
             *[f"idle, {what} freed, MiB: {mode}" for what in ("90 %", "all") for mode in modes]]
     table(head, [[malloc, *[mean(mode, malloc, which) for which in (0, 1) for mode in modes[1:]],
                   *[f"{median(mode, None, malloc, which) / MIB:.0f}" for which in (0, 1) for mode in modes]] for malloc in mallocs])
+
+
+# ---- a first touch --------------------------------------------------------------------------------
+
+# What is shown, the way of touch.c, and the setting of 64 KiB pages meanwhile.
+TOUCHES = (("small pages", "small", "never"), ("`MADV_HUGEPAGE` before the first touch", "huge", "never"),
+           ("64 KiB pages (`hugepages-64kB/enabled` at `madvise`, that of 2 MiB at `never`)", "huge", "madvise"),
+           ("`MADV_POPULATE_WRITE`, 64 KiB at a time", "parts", "never"), ("`MADV_POPULATE_WRITE`, all at once", "populate", "never"),
+           ("`MADV_COLLAPSE` after the touches", "collapse", "never"))
+SOME = HUGE.parent / "hugepages-64kB/enabled"
+
+
+def build_touch(program):
+    subprocess.run(["cc", "-O2", "-o", program, pathlib.Path(__file__).with_name("touch.c")], check=True)
+
+
+def touched(program, way, mib):
+    """(page faults, ms of processor time) of the first touch of so much memory."""
+    done = subprocess.run([program, way, str(mib)], capture_output=True, text=True)
+    if done.returncode:
+        raise Fault(f"touch {way}: {done.stderr.strip()}")
+    faults, ms = done.stdout.split()
+    return int(faults), float(ms)
+
+
+def touch(rounds):
+    shown = [row for row in TOUCHES if row[2] == "never" or SOME.exists()]
+    with tempfile.TemporaryDirectory() as folder:
+        program, samples, shuffle = f"{folder}/touch", {row: [] for row in shown}, random.Random(1)
+        build_touch(program)
+        for number in range(rounds):
+            for row in shuffle.sample(shown, len(shown)):
+                what, way, some = row
+                progress(f"round {number + 1} of {rounds}: {what}")
+                with setting(HUGE, "never" if some == "madvise" else "madvise"), setting(SOME, some) if SOME.exists() else contextlib.nullcontext():
+                    samples[row].append(touched(program, way, 64))
+    progress("")
+
+    def spread(values):
+        return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+    table(["way", "page faults", "ms"], [[row[0], f"{statistics.median(f for f, _ in samples[row]):,.0f}", spread([ms for _, ms in samples[row]])]
+                                         for row in shown])
 
 
 # ---- a limit --------------------------------------------------------------------------------------
@@ -223,13 +267,24 @@ def self_test():
         assert abs(more) < slack, more
     most, status = watch([sys.executable, "-c", "import time; a = bytearray(100 << 20); time.sleep(3)"], None)
     assert status == 0 and most > 100 * MIB, (most, status)
-    print("self-test: charges are read rightly")
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"{folder}/touch"
+        build_touch(program)
+        faults, ms = touched(program, "small", 8)
+        assert 0 < faults <= 8 * 256 + 64 and ms > 0, (faults, ms)
+        try:
+            touched(program, "never", 8)
+        except Fault as fault:
+            assert "usage" in str(fault), fault
+        else:
+            raise AssertionError("a way that there is not was taken")
+    print("self-test: charges and touches are read rightly")
     return 0
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
-    parser.add_argument("what", nargs="?", choices=("huge", "limit", "overcommit"), help=argparse.SUPPRESS)
+    parser.add_argument("what", nargs="?", choices=("huge", "limit", "overcommit", "touch"), help=argparse.SUPPRESS)
     parser.add_argument("-n", type=int, default=3, help=argparse.SUPPRESS)
     parser.add_argument("--only", help=argparse.SUPPRESS)
     parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
@@ -237,7 +292,7 @@ def main():
     if args.self_test:
         return self_test()
     if not args.what or args.n < 1:
-        sys.exit("settings.py: huge, limit or overcommit; --help tells more")
+        sys.exit("settings.py: huge, limit, overcommit or touch; --help tells more")
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # put everything back then too
     mallocs = libraries([])
     if args.only:
@@ -246,7 +301,7 @@ def main():
             sys.exit(f"settings.py: not found: {', '.join(missing)}; found: {', '.join(mallocs)}")
         mallocs = {name: mallocs[name] for name in names}
     try:
-        {"huge": lambda: huge(mallocs, args.n), "limit": lambda: limit(mallocs), "overcommit": lambda: overcommit(mallocs)}[args.what]()
+        {"huge": lambda: huge(mallocs, args.n), "limit": lambda: limit(mallocs), "overcommit": lambda: overcommit(mallocs), "touch": lambda: touch(args.n)}[args.what]()
     except Fault as fault:
         print(f"FAILED: {fault}")
         return 1
