@@ -127,7 +127,8 @@ def rank(predicted, measured, noise):
 
 def judge(parsed):
     """What a replay with --validate says, in numbers."""
-    result = {"unknown": [parsed["prediction"]["memory_unknown"], parsed["prediction"]["cpu_unknown"]], "looks": parsed["prediction"]["looks"], "mallocs": {}}
+    result = {"unknown": [parsed["prediction"]["memory_unknown"], parsed["prediction"]["cpu_unknown"]], "looks": parsed["prediction"]["looks"],
+              "handed": parsed["prediction"]["handed"], "mallocs": {}}
     for allocator in parsed["allocators"]:
         predicted, measured = allocator["prediction"], allocator["program"]
         if not predicted or not measured or not measured["runs"] or not predicted["memory"]:

@@ -22,6 +22,7 @@ use quarry_measure::wish::{Candidate, OURS};
 use quarry_measure::{elf, locate};
 use quarry_replay::builder::{Cut, Order};
 use quarry_replay::compile::{self, Counts};
+use quarry_replay::handed::Handed;
 use quarry_replay::plan::{self, Head, PlanError};
 use quarry_replay::session::{self, Contestant, Session, Settings};
 use quarry_replay::simulation;
@@ -319,6 +320,7 @@ struct Recording {
     /// How the process ended, if that is known.
     end: Option<End>,
     modules: Vec<String>,
+    handed: Handed,
     duration_ns: u64,
 }
 
@@ -372,6 +374,7 @@ impl Compiled {
                     ended: compiled.status.is_some(),
                     end: end_of(&trace, compiled.status),
                     modules: compiled.modules,
+                    handed: compiled.handed,
                     duration_ns: compiled.head.duration_ns,
                 };
                 (compiled.head, Some(compiled.counts), command, damage, Some(recording))

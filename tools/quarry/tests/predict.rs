@@ -62,6 +62,29 @@ const MAPS: &str = "#include <stddef.h>\n#include <string.h>\n#include <sys/mman
     size_t malloc_usable_size(void *p) { return is_own(p) ? 4096 : 0; }\n\
     void free(void *p) { if (is_own(p)) madvise(p, 4096, MADV_DONTNEED); else __libc_free(p); }";
 
+/// One thread makes 40000 blocks and another one frees them: so many at a time as the first argument says. The schedule is part of the
+/// program, and what the argument changes is what another malloc may change in a program without it.
+const HANDS: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <string.h>\n\
+    enum { MANY = 40000 };\n\
+    static char *blocks[MANY];\n\
+    static int depth;\n\
+    static pthread_barrier_t turn;\n\
+    static int end(int from) { return from + depth < MANY ? from + depth : MANY; }\n\
+    static void *frees(void *arg) {\n\
+    for (int from = 0; from < MANY; from += depth) {\n\
+    pthread_barrier_wait(&turn);\n\
+    for (int i = from; i < end(from); i++) free(blocks[i]);\n\
+    pthread_barrier_wait(&turn); }\n\
+    return arg; }\n\
+    int main(int argc, char **argv) {\n\
+    pthread_t t; depth = argc > 1 ? atoi(argv[1]) : MANY;\n\
+    if (pthread_barrier_init(&turn, 0, 2) || pthread_create(&t, 0, frees, 0)) return 9;\n\
+    for (int from = 0; from < MANY; from += depth) {\n\
+    for (int i = from; i < end(from); i++) memset(blocks[i] = malloc(1000), 1, 1000);\n\
+    pthread_barrier_wait(&turn);\n\
+    pthread_barrier_wait(&turn); }\n\
+    return pthread_join(t, 0); }";
+
 struct Stage {
     bench: Bench,
     libraries: PathBuf,
@@ -178,6 +201,53 @@ fn the_end_is_after_the_last_free_of_other_threads() {
     for more in [&[], validate.as_slice()] {
         let (system, maps) = (end("k.qtr", 0, more), end("k.qtr", 1, more));
         assert!((23.0..31.0).contains(&system) && (92.0..102.0).contains(&maps), "{more:?} {system} {maps}");
+    }
+}
+
+/// Of blocks that one thread hands to another, fewer or more may wait than in the recording.
+#[test]
+fn what_waits_between_threads_is_in_the_interval_and_said() {
+    let Some(stage) = Stage::new() else { return };
+    let hands = stage.bench.compile("hands", HANDS, &["-O1", "-fno-builtin", "-pthread"]).unwrap();
+    stage.quarry(&["record", "-q", "-o", "h.qtr", "--", text(&hands), "8000"]).expect(0);
+    // Fewer wait, as many, and nearly twice as many.
+    for depth in ["400", "8000", "14000"] {
+        let json = stage.replay("h.qtr", "system", &["--validate", "--", text(&hands), depth]);
+        let handed = &json["prediction"]["handed"];
+        let mib = |key: &str| number(&handed[key]) / MIB;
+        assert!(
+            (7.0..8.0).contains(&mib("most_bytes")) && (7.0..8.0).contains(&mib("at_peak_bytes")),
+            "{handed}"
+        );
+        assert!((38.0..39.0).contains(&mib("bytes")), "{handed}");
+        let (said, run) = (&json["allocators"][0]["prediction"], &json["allocators"][0]["program"]);
+        for figure in ["peak_rss_bytes", "end_rss_bytes"] {
+            let (said, measured) = (&said["memory"][figure], number(&run[figure]["median"]));
+            assert!(
+                number(&said["low"]) <= measured && measured <= number(&said["high"]),
+                "{depth} {figure} {said} {run}"
+            );
+        }
+        let peak = &said["memory"]["peak_rss_bytes"];
+        // That is not because anything would be within.
+        assert!(number(&peak["high"]) - number(&peak["low"]) < 24.0 * MIB, "{said}");
+    }
+    let said = |file: &str| {
+        stage.quarry(&["replay", "-q", "-n", "1", "--no-latency", "--with", "system", file]).expect(0).stdout
+    };
+    let wide = said("h.qtr");
+    assert!(
+        wide.contains("blocks that one thread hands to another") && wide.contains("depends on the schedule"),
+        "{wide}"
+    );
+    // One thread alone, and one that clears up what another has built: there is one schedule.
+    stage.record("a.qtr", &[]);
+    stage.quarry(&["record", "-q", "-o", "b.qtr", "--", text(&hands)]).expect(0);
+    for file in ["a.qtr", "b.qtr"] {
+        let handed = &stage.replay(file, "system", &[])["prediction"]["handed"];
+        assert_eq!((&handed["bytes"], &handed["higher_bytes"]), (&0.into(), &0.into()), "{handed}");
+        let narrow = said(file);
+        assert!(!narrow.contains("hands to another"), "{narrow}");
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! From a trace to a plan, in two passes over its events. The first finds what was written of each large block, which is known
-//! only when it ends, and where the recorder looked at the process. In memory are the live blocks and the threads.
+//! only when it ends, which blocks go from thread to thread, and where the recorder looked at the process. In memory are the live blocks and the threads.
 
 use std::io::{Seek, Write};
 
@@ -8,6 +8,7 @@ use quarry_trace::{AllocApi, Event, FreeApi, Merged, PoolWhat, ThreadId, Trace, 
 use serde::Serialize;
 
 use crate::builder::{Builder, Cut, How};
+use crate::handed::Handed;
 use crate::hash::{AddressMap, AddressSet};
 use crate::plan::{Head, PlanError};
 use crate::survey::{Lives, Survey};
@@ -48,6 +49,8 @@ pub struct Compiled {
     pub status: Option<u32>,
     /// The files that were mapped as parts of the program.
     pub modules: Vec<String>,
+    /// What one thread makes and another one frees.
+    pub handed: Handed,
 }
 
 /// Compile a trace. `progress` is told now and then how many bytes have been read, of two times those of the trace; when it says
@@ -118,8 +121,8 @@ impl<W: Write + Seek> Compiler<W> {
 
     /// The plan is complete.
     pub fn finish(self) -> Result<Compiled, PlanError> {
-        let Survey { usage, status, modules, .. } = self.survey;
-        Ok(Compiled { head: self.builder.finish()?, counts: self.counts, usage, status, modules })
+        let Survey { usage, status, modules, handed, .. } = self.survey;
+        Ok(Compiled { head: self.builder.finish()?, counts: self.counts, usage, status, modules, handed })
     }
 
     /// Take an event, at this time since the beginning of the trace.

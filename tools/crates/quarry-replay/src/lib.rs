@@ -9,6 +9,7 @@
 
 pub mod builder;
 pub mod compile;
+pub mod handed;
 mod hash;
 pub mod plan;
 pub mod predict;

@@ -13,6 +13,7 @@ use quarry_measure::stats;
 use quarry_trace::Usage;
 use serde::Serialize;
 
+use crate::handed::Handed;
 use crate::result::{Looks, Report};
 
 /// The part of an allocator's memory that moves from run to run and that a replay does not show: of the prediction, and bytes.
@@ -24,6 +25,8 @@ const CPU_OFF: f64 = 0.2;
 /// Seconds that the recorder takes for an event, more than it takes in a replay: to either side of this. It reads a clock that waits
 /// for all loads before it, and a program has more of them under way than a replay.
 const CPU_EVENT: f64 = 55e-9;
+/// A heap has no more resident bytes than so many for a live one that waits: what it has beside blocks is there anyway.
+const FOR_LIVE: f64 = 2.0;
 
 /// A figure, and how far off it may be: to either side, in 19 of 20 cases.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -42,6 +45,11 @@ impl Figure {
         Self { value, low: (value - off).max(0.0), high: value + off }
     }
 
+    /// It may be so much less, or so much more, for another reason.
+    fn or(self, less: f64, more: f64) -> Self {
+        Self { low: (self.low - less).max(0.0), high: self.high + more, ..self }
+    }
+
     /// Is a measured value within?
     pub fn holds(&self, measured: f64) -> bool {
         self.low <= measured && measured <= self.high
@@ -55,6 +63,17 @@ pub struct Memory {
     pub peak_rss_bytes: Figure,
     /// Resident bytes when it ends; not if the recording does not say how it ended.
     pub end_rss_bytes: Option<Figure>,
+    /// How far off the peak is in this schedule alone.
+    #[serde(skip)]
+    pub schedule_off: f64,
+}
+
+impl Memory {
+    /// Is another schedule what makes the peak most uncertain?
+    pub fn is_of_one_schedule(&self) -> bool {
+        let peak = self.peak_rss_bytes;
+        (peak.value - peak.low).max(peak.high - peak.value) >= 2.0 * self.schedule_off
+    }
 }
 
 /// The heap of one replay: anonymous memory at the looks, files of the allocator, the peaks of its runs and how far apart their
@@ -100,6 +119,21 @@ impl Heap {
         spread(runs.filter_map(|run| Some(of(&self.peaks, run)? - of(&base.peaks, run)?)))
     }
 
+    /// The most of all looks.
+    fn peak(&self) -> f64 {
+        self.rows.iter().map(|row| row.1).max().unwrap_or(0) as f64
+    }
+
+    /// Resident bytes for a live one, where most are live.
+    fn for_live(&self, peak_live: u64) -> f64 {
+        (self.peak() / (peak_live as f64).max(1.0)).clamp(1.0, FOR_LIVE)
+    }
+
+    /// The part of the most that is there at the end.
+    fn kept(&self) -> f64 {
+        self.rows.last().map_or(0.0, |row| row.0 as f64 / self.peak().max(1.0)).min(1.0)
+    }
+
     fn now(&self, look: usize) -> f64 {
         (self.rows[look].0 + self.files) as f64
     }
@@ -122,7 +156,15 @@ fn own(usage: &Usage) -> f64 {
 ///
 /// Between two looks the recorder knows a new peak exactly. Of an interval without one it knows that nothing was above the
 /// peak before.
-pub fn memory(usage: &[Usage], ended: bool, base: &Heap, heap: &Heap) -> Option<Memory> {
+///
+/// `handed`: what threads hand to each other, where most of `peak_live` bytes are live. In another schedule less or more of that waits.
+pub fn memory(
+    usage: &[Usage],
+    ended: bool,
+    base: &Heap,
+    heap: &Heap,
+    (handed, peak_live): (&Handed, u64),
+) -> Option<Memory> {
     let last = usage.len().checked_sub(1)?;
     if base.rows.len() != usage.len() || heap.rows.len() != usage.len() {
         return None;
@@ -144,9 +186,15 @@ pub fn memory(usage: &[Usage], ended: bool, base: &Heap, heap: &Heap) -> Option<
     }
     let off = |value: f64, spread: f64| value * MEMORY_OFF.0 + MEMORY_OFF.1 + spread;
     let end = net(&usage[last]) - base.now(last) + heap.now(last);
+    let waits =
+        [handed.lower_bytes, handed.higher_bytes].map(|bytes| bytes as f64 * heap.for_live(peak_live));
+    let or = |figure: Figure, part: f64| figure.or(waits[0] * part, waits[1] * part);
+    let schedule_off = off(peak, heap.apart(base));
     Some(Memory {
-        peak_rss_bytes: Figure::around(peak, off(peak, heap.apart(base))),
-        end_rss_bytes: ended.then(|| Figure::around(end, off(end, base.ends + heap.ends))),
+        schedule_off,
+        peak_rss_bytes: or(Figure::around(peak, schedule_off), 1.0),
+        // What was there for them is there at the end as far as the allocator keeps it.
+        end_rss_bytes: ended.then(|| or(Figure::around(end, off(end, base.ends + heap.ends)), heap.kept())),
     })
 }
 
@@ -213,6 +261,9 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+    /// Nothing is handed over.
+    const NONE: (&Handed, u64) =
+        (&Handed { bytes: 0, most_bytes: 0, at_peak_bytes: 0, lower_bytes: 0, higher_bytes: 0 }, 0);
 
     /// A look at a process of so many MiB, of which 1 is the recorder's, and that had so many at most so far.
     fn look(now: u64, peak: u64) -> Usage {
@@ -239,19 +290,19 @@ mod tests {
     }
 
     fn peak(usage: &[Usage], base: &Heap, other: &Heap) -> f64 {
-        mib(memory(usage, true, base, other).unwrap().peak_rss_bytes)
+        mib(memory(usage, true, base, other, NONE).unwrap().peak_rss_bytes)
     }
 
     #[test]
     fn on_the_malloc_of_the_recording_it_is_the_recording() {
         let usage = [look(11, 12), look(41, 61), look(21, 61)];
         let base = heap(&[(5, 6), (30, 50), (10, 30)]);
-        let same = memory(&usage, true, &base, &base).unwrap();
+        let same = memory(&usage, true, &base, &base, NONE).unwrap();
         assert_eq!((mib(same.peak_rss_bytes), mib(same.end_rss_bytes.unwrap())), (60.0, 20.0));
         assert!(
             same.peak_rss_bytes.holds(60.5 * MIB as f64) && !same.peak_rss_bytes.holds(63.0 * MIB as f64)
         );
-        assert_eq!(memory(&usage, false, &base, &base).unwrap().end_rss_bytes, None);
+        assert_eq!(memory(&usage, false, &base, &base, NONE).unwrap().end_rss_bytes, None);
     }
 
     #[test]
@@ -263,7 +314,7 @@ mod tests {
         assert_eq!(peak(&usage, &base, &heap(&[(5, 5), (52, 52), (10, 10)])), 62.0);
         assert_eq!(peak(&usage, &base, &heap(&[(5, 5), (57, 57), (10, 10)])), 67.0);
         // It does not give back what is free: then the end is its peak.
-        let keeps = memory(&usage, true, &base, &heap(&[(5, 5), (50, 50), (50, 50)])).unwrap();
+        let keeps = memory(&usage, true, &base, &heap(&[(5, 5), (50, 50), (50, 50)]), NONE).unwrap();
         assert_eq!((mib(keeps.peak_rss_bytes), mib(keeps.end_rss_bytes.unwrap())), (101.0, 100.0));
         // One that needs less has its peak elsewhere.
         assert_eq!(peak(&usage, &base, &heap(&[(5, 5), (20, 20), (9, 9)])), 60.0);
@@ -302,7 +353,7 @@ mod tests {
         let other = Heap::new(&looks, &|_| false, &[(9e6, 9e6), (14e6, 7e6), (12e6, 9e6)]);
         let usage = [look(21, 21)];
         let wide = |base, heap| {
-            let memory = memory(&usage, true, base, heap).unwrap();
+            let memory = memory(&usage, true, base, heap, NONE).unwrap();
             [memory.peak_rss_bytes, memory.end_rss_bytes.unwrap()].map(|figure| figure.high - figure.low)
         };
         let (sure, unsure) = (wide(&one, &one), wide(&one, &other));
@@ -310,6 +361,29 @@ mod tests {
         // What moves both peaks alike moves no difference.
         let moved = Heap::new(&looks, &|_| false, &[(19e6, 9e6), (24e6, 7e6), (22e6, 9e6)]);
         assert_eq!([0, 1].map(|which| (wide(&other, &moved)[which] - sure[which]).round()), [0.0, 8e6]);
+    }
+
+    #[test]
+    fn what_waits_between_threads_makes_it_less_sure() {
+        let usage = [look(11, 11), look(61, 61), look(41, 61)];
+        let base = heap(&[(5, 5), (50, 50), (25, 50)]);
+        let handed = Handed { lower_bytes: 10 * MIB, higher_bytes: 4 * MIB, ..Handed::default() };
+        let wide = |live: u64, end_kept: bool| {
+            let sure = memory(&usage, true, &base, &base, NONE).unwrap();
+            let unsure = memory(&usage, true, &base, &base, (&handed, live * MIB)).unwrap();
+            let pick = |memory: Memory| match end_kept {
+                true => memory.end_rss_bytes.unwrap(),
+                false => memory.peak_rss_bytes,
+            };
+            let (sure, unsure) = (pick(sure), pick(unsure));
+            assert_eq!(sure.value, unsure.value);
+            [sure.low - unsure.low, unsure.high - sure.high].map(|bytes| (bytes / MIB as f64).round())
+        };
+        assert_eq!(wide(50, false), [10.0, 4.0]);
+        // For each live byte the heap has so many, but what it has beside blocks does not wait.
+        assert_eq!((wide(40, false), wide(1, false)), ([13.0, 5.0], [20.0, 8.0]));
+        // Half of it is there at the end.
+        assert_eq!(wide(50, true), [5.0, 2.0]);
     }
 
     #[test]
@@ -322,9 +396,9 @@ mod tests {
     #[test]
     fn looks_that_are_not_those_of_the_trace_predict_nothing() {
         let base = heap(&[(5, 5)]);
-        assert_eq!(memory(&[], true, &heap(&[]), &heap(&[])), None);
-        assert_eq!(memory(&[look(9, 9), look(9, 9)], true, &base, &base), None);
-        assert_eq!(memory(&[look(9, 9)], true, &base, &heap(&[(5, 5), (5, 5)])), None);
+        assert_eq!(memory(&[], true, &heap(&[]), &heap(&[]), NONE), None);
+        assert_eq!(memory(&[look(9, 9), look(9, 9)], true, &base, &base, NONE), None);
+        assert_eq!(memory(&[look(9, 9)], true, &base, &heap(&[(5, 5), (5, 5)]), NONE), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use quarry_trace::{AllocApi, Event, FreeApi, Trace, TraceError, Usage, What};
 
+use crate::handed::{Handed, Hands, Life};
 use crate::hash::{AddressMap, AddressSet};
 
 /// From this size on the recorder looks.
@@ -68,6 +69,8 @@ pub(crate) struct Survey {
     /// What the process ended with, if it ended in order.
     pub(crate) status: Option<u32>,
     pub(crate) modules: Vec<String>,
+    /// What one thread makes and another one frees.
+    pub(crate) handed: Handed,
     pub(crate) bytes_read: u64,
 }
 
@@ -76,7 +79,8 @@ impl Survey {
         const STEP: u64 = 1 << 16;
         let mut survey = Self::default();
         let mut lives = Lives::default();
-        let (mut blocks, mut pool_blocks) = (AddressMap::<u64>::default(), AddressSet::default());
+        let (mut blocks, mut pool_blocks) = (AddressMap::<Life>::default(), AddressSet::default());
+        let mut hands = Hands::default();
         let (mut events, mut count) = (trace.events(), 0u64);
         while let Some(event) =
             events.next_with(|address| blocks.contains_key(&address) || pool_blocks.contains(&address))
@@ -86,21 +90,22 @@ impl Survey {
             if lives.begun_by(&event).is_some() {
                 survey.written.push(u64::MAX);
             }
-            follow(&event, &mut blocks, &mut pool_blocks);
+            follow(&event, &mut blocks, &mut pool_blocks, &mut hands);
             count += 1;
             if count.is_multiple_of(STEP) && !progress(events.bytes_read()) {
                 break;
             }
         }
         survey.bytes_read = events.bytes_read();
+        survey.handed = hands.sum();
         survey.thin_out();
         Ok(survey)
     }
 
     /// What the event says of others: before it takes effect.
-    fn note(&mut self, event: &Event, lives: &Lives, blocks: &AddressMap<u64>) {
+    fn note(&mut self, event: &Event, lives: &Lives, blocks: &AddressMap<Life>) {
         let mut resident = |address: u64, bytes: u64| {
-            let size = blocks.get(&address).copied().unwrap_or(0);
+            let size = blocks.get(&address).map_or(0, |life| life.size);
             if let Some(life) = lives.at(address).filter(|_| bytes < size) {
                 self.written[life] = bytes;
             }
@@ -145,16 +150,29 @@ impl Survey {
     }
 }
 
-/// Which addresses are taken, with the sizes of blocks: the order of events depends on it.
-fn follow(event: &Event, blocks: &mut AddressMap<u64>, pool_blocks: &mut AddressSet) {
+/// Which addresses are taken, with the blocks: the order of events depends on it.
+fn follow(event: &Event, blocks: &mut AddressMap<Life>, pool_blocks: &mut AddressSet, hands: &mut Hands) {
+    let make = |blocks: &mut AddressMap<Life>, hands: &mut Hands, address: u64, size: u64| {
+        let life = hands.make(event.thread, size);
+        if let Some(before) = blocks.insert(address, life) {
+            hands.end(before, None);
+        }
+    };
     match event.what {
         What::Alloc { api: AllocApi::Pool, address, .. } => drop(pool_blocks.insert(address)),
-        What::Alloc { size, address, .. } => drop(blocks.insert(address, size)),
+        What::Alloc { size, address, .. } => {
+            hands.next();
+            make(blocks, hands, address, size);
+        }
         What::Free { api: FreeApi::Other, address, .. } if pool_blocks.remove(&address) => {}
-        What::Free { address, .. } => drop(blocks.remove(&address)),
+        What::Free { address, .. } => {
+            hands.next();
+            blocks.remove(&address).into_iter().for_each(|life| hands.end(life, Some(event.thread)));
+        }
         What::Realloc { old, size, new, .. } => {
-            blocks.remove(&old);
-            blocks.insert(new, size);
+            hands.next();
+            blocks.remove(&old).into_iter().for_each(|life| hands.end(life, Some(event.thread)));
+            make(blocks, hands, new, size);
         }
         _ => {}
     }

@@ -65,6 +65,7 @@ fn of_recording(
         ended: recording.ended,
         recorded_end: recording.end,
         modules: recording.modules.iter().filter_map(canonical).collect(),
+        handed: recording.handed,
         memory_unknown: None,
         cpu_unknown,
         ..Prediction::default()

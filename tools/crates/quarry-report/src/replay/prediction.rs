@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use quarry_measure::spawn::End;
 use quarry_measure::stats::Summary;
 use quarry_measure::witness::Witnessed;
+use quarry_replay::handed::Handed;
 use quarry_replay::predict::{self, Cause, Figure, Heap, Memory, Unsure};
 use quarry_replay::session::Pass;
 use quarry_trace::Usage;
@@ -20,6 +21,9 @@ use crate::units;
 /// Answers that differ by less are the same.
 const LEAST_ANSWER: f64 = 0.0005;
 
+/// Sides of an interval that differ by less are told as one.
+const SAME: f64 = 0.05;
+
 /// What is known of the program beside its heap, and what it did when it was run.
 #[derive(Debug, Clone, Default)]
 pub struct Prediction {
@@ -31,6 +35,8 @@ pub struct Prediction {
     pub ended: bool,
     /// Files of the program, by their canonical path.
     pub modules: Vec<String>,
+    /// What threads hand to each other.
+    pub handed: Handed,
     /// Why nothing can be predicted, if so.
     pub memory_unknown: Option<String>,
     /// Why no processor time can be.
@@ -79,6 +85,7 @@ impl Prediction {
             "ended": self.ended,
             "memory_unknown": self.memory_unknown,
             "cpu_unknown": self.cpu_unknown,
+            "handed": self.memory_unknown.is_none().then_some(self.handed),
             "recorded_end": self.recorded_end.map(|end| end.to_string()),
             "command": self.command,
             "command_end": self.end.map(|end| end.to_string()),
@@ -136,7 +143,7 @@ impl Replay<'_> {
         let p = self.prediction.as_ref()?;
         let memory = || {
             let (base, heap) = (self.heap(p, p.base)?, self.heap(p, who)?);
-            predict::memory(&p.usage, p.ended, &base, &heap)
+            predict::memory(&p.usage, p.ended, &base, &heap, (&p.handed, self.head.peak_live))
         };
         let cpu = || {
             let recorded = p.usage.last()?.cpu_ns as f64 * 1e-9;
@@ -208,9 +215,27 @@ impl Replay<'_> {
         if p.memory_unknown.is_none() && !p.ended {
             text += "The recording does not have the end of the process: the peak is that of the part before its last look\n";
         }
+        text += &self.handed(&predicted);
         text += &self.unsure(&predicted);
         text += &self.answers(&predicted);
         text + &p.remark()
+    }
+
+    /// Why memory is less sure than of other programs, where that is so.
+    fn handed(&self, rows: &[(usize, Option<Predicted>, Option<Measured>)]) -> String {
+        let is_wide = |(_, predicted, _): &(usize, Option<Predicted>, _)| {
+            predicted.and_then(|p| p.memory).is_some_and(|m| m.is_of_one_schedule())
+        };
+        let Some(handed) = self.prediction.as_ref().map(|p| p.handed).filter(|_| rows.iter().any(is_wide))
+        else {
+            return String::new();
+        };
+        format!(
+            "{} of the peak are blocks that one thread hands to another, which frees them, and {} are the most that waited. \
+             How many wait depends on the schedule, so the intervals are wide\n",
+            units::bytes(handed.at_peak_bytes as f64),
+            units::bytes(handed.most_bytes as f64)
+        )
     }
 
     /// Allocators of which no processor time is told, by the reason.
@@ -292,7 +317,7 @@ impl Replay<'_> {
             ];
             for (figure, run, show) in cells {
                 line.push(figure.map_or_else(|| String::from("-"), |f| show(f.value)).into());
-                line.push(figure.map_or_else(String::new, |f| format!("±{}", show(f.high - f.value))).into());
+                line.push(figure.map_or_else(String::new, |f| interval(f, show)).into());
                 if validated {
                     line.push(run.map_or_else(|| String::from("-"), show).into());
                     line.push(off(figure, run));
@@ -302,6 +327,15 @@ impl Replay<'_> {
             line
         });
         table::render(style, &align, &header, lines.collect())
+    }
+}
+
+/// To either side the same, or from where to where.
+fn interval(figure: Figure, show: fn(f64) -> String) -> String {
+    let (less, more) = (figure.value - figure.low, figure.high - figure.value);
+    match (less - more).abs() < SAME * more.max(less) || figure.low <= 0.0 {
+        true => format!("±{}", show(more)),
+        false => format!("{} to {}", show(figure.low), show(figure.high)),
     }
 }
 
