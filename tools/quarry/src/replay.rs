@@ -91,6 +91,9 @@ pub struct ReplayOptions {
     /// Do not time single calls
     #[arg(long)]
     no_latency: bool,
+    /// Show the times of single calls, how the replay was done, and what the columns are, too
+    #[arg(long)]
+    details: bool,
     /// Note live bytes at every Nth operation. They are in JSON, and need an exact order: one thread, or --order strict.
     ///
     /// They are of the first repeat, and not of the runs that time each call.
@@ -137,6 +140,7 @@ impl Makes for ReplayOptions {
 const EXAMPLES: &str = "Examples:
   quarry record -o prog.qtr -- ./prog      make a trace
   quarry replay prog.qtr                   on every allocator installed
+  quarry replay prog.qtr --details         with the times of single calls
   quarry replay prog.qtr -n 3 --no-latency   the quick form: no times of single calls
   quarry replay prog.qtr --with jemalloc,old=../old/libquarry-malloc.so -o page.html -o -
   quarry replay prog.qtr --with quarry,quarry:tcache:off -n 20
@@ -157,6 +161,7 @@ impl ReplayOptions {
             (self.no_warmup, "--no-warmup"),
             (!self.idle.is_zero(), "--idle"),
             (self.no_latency, "--no-latency"),
+            (self.details, "--details"),
             (self.curve.is_some(), "--curve"),
             (self.seed.is_some(), "--seed"),
             (self.timeout.is_some(), "--timeout"),
@@ -592,7 +597,7 @@ fn report(options: &ReplayOptions, output: &Output, replay: &Replay) -> anyhow::
         Ok(match wish.format {
             Format::Json => format!("{:#}\n", replay.json()),
             Format::Html => replay.html(),
-            _ => replay.text(output.style(&wish.place)),
+            _ => replay.text(output.style(&wish.place), options.details),
         })
     })
 }

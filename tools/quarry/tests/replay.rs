@@ -190,6 +190,7 @@ fn the_tables_say_what_was_measured_and_the_page_stands_alone() {
             "quarry",
             "-n",
             "1",
+            "--details",
             "--seed",
             "7",
             "-o",

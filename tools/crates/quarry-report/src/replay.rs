@@ -352,8 +352,8 @@ impl Replay<'_> {
         })
     }
 
-    /// As tables with what is needed to read them.
-    pub fn text(&self, style: Style) -> String {
+    /// As tables. With details there are the times of single calls, how the replay was done, and what is needed to read the tables.
+    pub fn text(&self, style: Style, details: bool) -> String {
         let outcomes: Vec<Outcome> = (0..self.allocators.len()).map(|who| self.outcome(who)).collect();
         let mut rows: Vec<usize> = (0..outcomes.len()).collect();
         let key = |who: usize| median(&outcomes[who].time_s).unwrap_or(f64::INFINITY);
@@ -361,12 +361,12 @@ impl Replay<'_> {
         let mut text = style.bold(&self.file) + "\n" + &self.what_is_played() + "\n";
         text += &self.totals(style, &outcomes, &rows);
         text += &self.prediction_text(style, &rows);
-        let calls = self.calls(style, &outcomes, &rows);
+        let calls = if details { self.calls(style, &outcomes, &rows) } else { String::new() };
         if !calls.is_empty() {
             text += &format!("\n{calls}");
         }
         text += &format!("\n{}", self.remarks(style, &outcomes, &rows));
-        text += &self.explanation();
+        text += &if details { self.explanation() } else { self.what_details_have() };
         text + &self.verdict().map_or_else(String::new, |verdict| verdict.text(style))
     }
 
@@ -518,6 +518,15 @@ impl Replay<'_> {
             text.push('\n');
         }
         text
+    }
+
+    fn what_details_have(&self) -> String {
+        format!(
+            "{}{} in random order. --details has {}how they were made, and what the columns are\n",
+            if self.interrupted { "interrupted: " } else { "" },
+            units::of(self.rounds as u64, "round"),
+            if self.session.settings.latency { "the times of single calls, " } else { "" },
+        )
     }
 
     fn explanation(&self) -> String {

@@ -38,7 +38,7 @@ pub fn page(replay: &Replay) -> String {
     }
     let body = format!(
         include_str!("page.html"),
-        table = escape(&replay.text(Style::default())),
+        table = escape(&replay.text(Style::default(), true)),
         figures = figures,
     );
     Page { title: &format!("Replay: {}", replay.file), style: &svg::style(), body: &body }.html()

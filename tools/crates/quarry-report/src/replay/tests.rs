@@ -129,13 +129,30 @@ fn runs_amount_to_medians_and_ratios() {
 #[test]
 fn the_table_has_the_fastest_first_and_says_who_failed() {
     let session = session();
-    let text = replay(&session).text(Style::default());
+    let text = replay(&session).text(Style::default(), true);
     let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} in\n{text}"));
     assert!(at("\n quick") < at("\n system") && at("\n system") < at("\n broken"), "{text}");
     at("failed: broken failed in warm-up with SIGSEGV; its last line on stderr: it broke");
     at("3 events lost when it was recorded");
     at("p99.9");
     at("4 rounds in random order (seed 1)");
+}
+
+#[test]
+fn without_details_there_is_what_decides() {
+    let mut session = session();
+    let text = replay(&session).text(Style::default(), false);
+    assert!(text.contains("peak RSS") && text.ends_with("leanest: quick, 20.0 MiB\n"), "{text}");
+    assert!(text.contains("failed: broken failed in warm-up"), "{text}");
+    assert!(!text.contains("p99.9") && !text.contains("seed 1"), "{text}");
+    assert!(
+        text.contains("4 rounds in random order. --details has the times of single calls, how"),
+        "{text}"
+    );
+    assert!(text.lines().count() < 16, "{text}");
+    session.settings.latency = false;
+    let text = replay(&session).text(Style::default(), false);
+    assert!(text.contains("--details has how they were made"), "{text}");
 }
 
 #[test]
@@ -171,7 +188,7 @@ fn the_page_needs_nothing_beside_itself() {
 #[test]
 fn the_last_lines_say_who_is_fastest_and_leanest() {
     let mut session = session();
-    let text = replay(&session).text(Style::default());
+    let text = replay(&session).text(Style::default(), true);
     assert!(text.ends_with("fastest: quick, 52.5 ms\nleanest: quick, 20.0 MiB\n"), "{text}");
     assert_eq!(replay(&session).json()["verdict"]["leanest"]["allocator"], "quick");
     let page = replay(&session).html();
@@ -181,7 +198,7 @@ fn the_last_lines_say_who_is_fastest_and_leanest() {
         let ms = if run.round % 2 == 1 { 140 } else { 90 };
         run.report = Some(report(ms, 40, false));
     }
-    let text = replay(&session).text(Style::default());
+    let text = replay(&session).text(Style::default(), true);
     assert!(text.contains("\nfastest: system, 10"), "{text}");
     assert_eq!(text.matches("no difference shown: quick\n").count(), 2, "{text}");
     assert!(text.ends_with("leanest: system, 40.0 MiB; no difference shown: quick\n"), "{text}");
@@ -190,10 +207,10 @@ fn the_last_lines_say_who_is_fastest_and_leanest() {
 #[test]
 fn one_round_has_no_spread_and_shows_nothing() {
     let mut session = session();
-    assert!(replay(&session).text(Style::default()).contains("±"));
+    assert!(replay(&session).text(Style::default(), true).contains("±"));
     session.runs.retain(|run| run.round <= 1);
     let one = Replay { rounds: 1, ..replay(&session) };
-    let text = one.text(Style::default());
+    let text = one.text(Style::default(), true);
     assert!(!text.contains('±') && text.contains("51.0 ms  -"), "{text}");
     assert!(
         text.ends_with("not shown: 1 round is not enough to tell allocators apart; -n 3 is the least\n"),
