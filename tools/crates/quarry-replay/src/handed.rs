@@ -5,11 +5,15 @@
 //! Time is cut into steps of as many events each. In each step so many bytes wait: those that end later, in another thread than
 //! the one that made them. Two threads hand over if some blocks of the first have ended in the second before the first made its last
 //! one. Else the second waited for the first, as one does that clears up what another has built, and no schedule changes that.
+//!
+//! A trace does not show that a block went to another thread and came back. It may have if its thread and another one hand to each other, as
+//! their queues do whose own memory is made by one side and freed by the other. So of such threads all blocks count that are made and end
+//! while they hand over.
 
 use quarry_trace::ThreadId;
 use serde::Serialize;
 
-use crate::hash::AddressMap;
+use crate::hash::{AddressMap, AddressSet};
 
 /// Most steps: then two become one.
 const STEPS: u64 = 2048;
@@ -17,10 +21,12 @@ const STEPS: u64 = 2048;
 const STEP_LOG2: u32 = 6;
 /// The part of the blocks that end while others are made.
 const MEANWHILE: u64 = 20;
+/// Steps of blocks that their own thread frees are larger, by a power of two.
+const OWN_LOG2: u32 = 3;
 /// Of so many moments, all but one have as many bytes waiting.
 const MOMENTS: usize = 20;
 
-/// What is handed over, in requested bytes.
+/// What is handed over, or may be, in requested bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Handed {
     /// All that is.
@@ -88,6 +94,17 @@ pub(crate) struct Hands {
     most: Vec<u64>,
     /// By the two threads.
     flows: AddressMap<Flow>,
+    /// Bytes of blocks that their own thread frees, by thread and the two steps.
+    own: AddressMap<u64>,
+}
+
+/// One number of thread and two steps, which are below 2^16.
+fn own_key(thread: u64, made: u64, ended: u64) -> u64 {
+    thread << 32 | made << 16 | ended
+}
+
+fn own_steps(key: u64) -> (u64, u64) {
+    (key >> 16 & 0xffff, key & 0xffff)
 }
 
 impl Hands {
@@ -98,6 +115,14 @@ impl Hands {
             self.larger += 1;
             self.most = self.most.chunks(2).map(|pair| pair.iter().copied().max().unwrap_or(0)).collect();
             self.flows.values_mut().for_each(Flow::halve);
+            let mut own = AddressMap::<u64>::default();
+            for (&key, bytes) in &self.own {
+                let (made, ended) = own_steps(key);
+                if made / 2 < ended / 2 {
+                    *own.entry(own_key(key >> 32, made / 2, ended / 2)).or_default() += bytes;
+                }
+            }
+            self.own = own;
         }
         let steps = self.step() as usize + 1;
         if steps > self.most.len() {
@@ -122,10 +147,17 @@ impl Hands {
     /// It ends, in this thread; `None`: its end is not in the trace. Thread 0 stands for all that have ended.
     pub(crate) fn end(&mut self, life: Life, ender: Option<ThreadId>) {
         self.live = self.live.saturating_sub(life.size);
-        let Some(ender) = ender.filter(|&ender| ender != life.maker && ender != 0 && life.maker != 0) else {
-            return;
-        };
+        let Some(ender) = ender.filter(|&ender| ender != 0 && life.maker != 0) else { return };
         let (made, ended) = (u64::from(life.made >> self.larger), self.step());
+        if ender == life.maker {
+            // Before anything is handed over there is nobody to have it.
+            if !self.flows.is_empty() && made >> OWN_LOG2 < ended >> OWN_LOG2 {
+                let key = own_key(u64::from(ender), made >> OWN_LOG2, ended >> OWN_LOG2);
+                let bytes = self.own.entry(key).or_default();
+                *bytes = bytes.saturating_add(life.size);
+            }
+            return;
+        }
         let steps = &mut self.flows.entry(u64::from(life.maker) << 32 | u64::from(ender)).or_default().steps;
         for (at, made, ended) in [(made, life.size, 0), (ended, 0, life.size)] {
             let step = steps.entry(at).or_default();
@@ -136,14 +168,17 @@ impl Hands {
 
     /// What is handed over, all threads together.
     pub(crate) fn sum(&self) -> Handed {
+        let flows: AddressMap<&Flow> = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| flow.is_while_made())
+            .map(|(&threads, flow)| (threads, flow))
+            .collect();
         let mut steps = vec![Step::default(); self.most.len()];
-        for (&at, step) in
-            self.flows.values().filter(|flow| flow.is_while_made()).flat_map(|flow| &flow.steps)
-        {
-            let into = &mut steps[at as usize];
-            into.made = into.made.saturating_add(step.made);
-            into.ended = into.ended.saturating_add(step.ended);
+        for (&at, step) in flows.values().flat_map(|flow| &flow.steps) {
+            add(&mut steps, at, *step);
         }
+        self.add_own(&mut steps, &flows);
         let last = |is: fn(&Step) -> bool| steps.iter().rposition(is);
         let first = steps.iter().position(|step| step.made > 0);
         let (Some(first), Some(made), Some(ended)) =
@@ -182,6 +217,28 @@ impl Hands {
         (handed.lower_bytes, handed.higher_bytes) = (peak - low, high - peak);
         handed
     }
+
+    /// What threads that hand to each other made and freed meanwhile.
+    fn add_own(&self, steps: &mut [Step], flows: &AddressMap<&Flow>) {
+        let both = |threads: &&u64| flows.contains_key(&threads.rotate_left(32));
+        let those: AddressSet = flows.keys().filter(both).map(|threads| threads >> 32).collect();
+        let first = steps.iter().position(|step| step.made > 0).unwrap_or(0) as u64;
+        let last = steps.iter().rposition(|step| step.made > 0).unwrap_or(0) as u64;
+        for (&key, &bytes) in self.own.iter().filter(|(key, _)| those.contains(&(*key >> 32))) {
+            let (made, ended) = own_steps(key);
+            let (made, ended) = (made << OWN_LOG2, ended << OWN_LOG2);
+            if made >= first && ended <= last {
+                add(steps, made, Step { made: bytes, ended: 0 });
+                add(steps, ended, Step { made: 0, ended: bytes });
+            }
+        }
+    }
+}
+
+fn add(steps: &mut [Step], at: u64, step: Step) {
+    let into = &mut steps[at as usize];
+    into.made = into.made.saturating_add(step.made);
+    into.ended = into.ended.saturating_add(step.ended);
 }
 
 #[cfg(test)]
@@ -237,6 +294,37 @@ mod tests {
         let near = |value: u64, expected: u64| value.abs_diff(expected) < 300_000;
         assert!(near(handed.most_bytes, 2_000_000) && near(handed.at_peak_bytes, 2_000_000), "{handed:?}");
         assert!(near(handed.lower_bytes, 2_000_000) && near(handed.higher_bytes, 2_000_000), "{handed:?}");
+    }
+
+    /// Two threads whose queues are made by one side and freed by the other.
+    #[test]
+    fn what_comes_back_to_its_thread_may_have_waited_elsewhere() {
+        let (mut hands, mut blocks) = (Hands::default(), std::collections::VecDeque::new());
+        let mut own = |hands: &mut Hands, makes: bool, both: bool| {
+            hands.next();
+            if makes {
+                return blocks.push_back(hands.make(1, 1000));
+            }
+            hands.end(blocks.pop_front().unwrap(), Some(1));
+            for (maker, ender) in [(1, 2), (2, 1)].into_iter().take(1 + usize::from(both)) {
+                hands.next();
+                let node = hands.make(maker, 8);
+                hands.next();
+                hands.end(node, Some(ender));
+            }
+        };
+        let mut sum = |both: bool| {
+            hands = Hands::default();
+            // The queues are in use before anything waits.
+            let begins = (0..2000).map(|at| at % 2 == 0);
+            let waves = (0..20_000).map(|at| at % 4000 < 2000);
+            begins.chain(waves).for_each(|makes| own(&mut hands, makes, both));
+            hands.sum()
+        };
+        let (one_way, both) = (sum(false), sum(true));
+        assert!(one_way.most_bytes < 100 && one_way.lower_bytes < 100, "{one_way:?}");
+        assert!(both.most_bytes.abs_diff(2_000_000) < 400_000, "{both:?}");
+        assert!(both.lower_bytes > 1_400_000 && both.higher_bytes > 1_400_000, "{both:?}");
     }
 
     #[test]

@@ -186,15 +186,18 @@ pub fn memory(
     }
     let off = |value: f64, spread: f64| value * MEMORY_OFF.0 + MEMORY_OFF.1 + spread;
     let end = net(&usage[last]) - base.now(last) + heap.now(last);
-    let waits =
-        [handed.lower_bytes, handed.higher_bytes].map(|bytes| bytes as f64 * heap.for_live(peak_live));
-    let or = |figure: Figure, part: f64| figure.or(waits[0] * part, waits[1] * part);
+    let live = |bytes: u64| bytes as f64 * heap.for_live(peak_live);
+    let [lower, higher, waited] = [handed.lower_bytes, handed.higher_bytes, handed.at_peak_bytes].map(live);
+    let kept = heap.kept();
     let schedule_off = off(peak, heap.apart(base));
     Some(Memory {
         schedule_off,
-        peak_rss_bytes: or(Figure::around(peak, schedule_off), 1.0),
-        // What was there for them is there at the end as far as the allocator keeps it.
-        end_rss_bytes: ended.then(|| or(Figure::around(end, off(end, base.ends + heap.ends)), heap.kept())),
+        peak_rss_bytes: Figure::around(peak, schedule_off).or(lower, higher),
+        // What waited may be given back by the end, or kept, whichever it was here: that depends on what was freed last.
+        end_rss_bytes: ended.then(|| {
+            let off = off(end, base.ends + heap.ends);
+            Figure::around(end, off).or(waited * kept, waited * (1.0 - kept) + higher)
+        }),
     })
 }
 
@@ -367,7 +370,8 @@ mod tests {
     fn what_waits_between_threads_makes_it_less_sure() {
         let usage = [look(11, 11), look(61, 61), look(41, 61)];
         let base = heap(&[(5, 5), (50, 50), (25, 50)]);
-        let handed = Handed { lower_bytes: 10 * MIB, higher_bytes: 4 * MIB, ..Handed::default() };
+        let (lower_bytes, higher_bytes, at_peak_bytes) = (10 * MIB, 4 * MIB, 12 * MIB);
+        let handed = Handed { lower_bytes, higher_bytes, at_peak_bytes, ..Handed::default() };
         let wide = |live: u64, end_kept: bool| {
             let sure = memory(&usage, true, &base, &base, NONE).unwrap();
             let unsure = memory(&usage, true, &base, &base, (&handed, live * MIB)).unwrap();
@@ -382,8 +386,8 @@ mod tests {
         assert_eq!(wide(50, false), [10.0, 4.0]);
         // For each live byte the heap has so many, but what it has beside blocks does not wait.
         assert_eq!((wide(40, false), wide(1, false)), ([13.0, 5.0], [20.0, 8.0]));
-        // Half of it is there at the end.
-        assert_eq!(wide(50, true), [5.0, 2.0]);
+        // Half of what waited is there at the end: that could go, and the other half stay.
+        assert_eq!(wide(50, true), [6.0, 10.0]);
     }
 
     #[test]

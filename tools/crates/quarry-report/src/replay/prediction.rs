@@ -231,7 +231,7 @@ impl Replay<'_> {
             return String::new();
         };
         format!(
-            "{} of the peak are blocks that one thread hands to another, which frees them, and {} are the most that waited. \
+            "Up to {} of the peak are blocks that one thread hands to another, and up to {} waited at once. \
              How many wait depends on the schedule, so the intervals are wide\n",
             units::bytes(handed.at_peak_bytes as f64),
             units::bytes(handed.most_bytes as f64)
