@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use object::elf::{FileHeader32, FileHeader64, PT_INTERP, SHN_UNDEF};
 use object::read::ReadCache;
-use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
+use object::read::StringTable;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
 use object::{Endianness, FileKind, ReadRef};
 use serde::Serialize;
 
@@ -177,8 +178,10 @@ where
     facts.go = section_names().any(|name| name == b".go.buildinfo" || name == b".note.go.buildid");
 
     let dynamic = sections.symbols(endian, data, object::elf::SHT_DYNSYM)?;
+    let names = strings(&sections, endian, data, &dynamic)?;
+    let names = StringTable::new(names, 0, names.len() as u64);
     for symbol in dynamic.iter().filter(|s| s.st_shndx(endian) != SHN_UNDEF) {
-        match dynamic.symbol_name(endian, symbol) {
+        match symbol.name(endian, names) {
             Ok(b"malloc") => facts.exports_malloc = true,
             Ok(b"__asan_init" | b"__tsan_init" | b"__msan_init" | b"__hwasan_init" | b"__lsan_init") => {
                 facts.sanitizer = true;
@@ -186,17 +189,7 @@ where
             _ => {}
         }
     }
-    let all = sections.symbols(endian, data, object::elf::SHT_SYMTAB)?;
-    for symbol in all.iter().filter(|s| s.st_shndx(endian) != SHN_UNDEF) {
-        facts.inner_allocator = facts.inner_allocator.or(match all.symbol_name(endian, symbol) {
-            Ok(b"_rjem_malloc" | b"je_malloc") => Some("jemalloc"),
-            Ok(b"mi_malloc") => Some("mimalloc"),
-            Ok(b"tc_malloc") => Some("tcmalloc"),
-            Ok(b"sn_malloc" | b"sn_alloc") => Some("snmalloc"),
-            Ok(b"quarry_malloc") => Some("quarry"),
-            _ => None,
-        });
-    }
+    facts.inner_allocator = inner_allocator(&sections, endian, data)?;
     if let Some((entries, strings)) = sections.dynamic(endian, data)? {
         facts.named = entries.iter().any(|e| e.d_tag(endian) == object::elf::DT_SONAME);
         let strings = sections.strings(endian, data, strings).unwrap_or_default();
@@ -211,6 +204,60 @@ where
         }
     }
     Ok(facts)
+}
+
+/// All names of a table of symbols, with a zero behind each. They are read at once: name by name, a large program takes
+/// half a million system calls.
+fn strings<'data, Elf, R>(
+    sections: &SectionTable<'data, Elf, R>,
+    endian: Endianness,
+    data: R,
+    symbols: &SymbolTable<'data, Elf, R>,
+) -> object::read::Result<&'data [u8]>
+where
+    Elf: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    match symbols.is_empty() {
+        true => Ok(&[]),
+        false => sections.section(symbols.string_section())?.data(endian, data),
+    }
+}
+
+/// A prefixed allocator that the program defines. Few programs have one of these names, so the symbols of the others are
+/// not read.
+fn inner_allocator<'data, Elf, R>(
+    sections: &SectionTable<'data, Elf, R>,
+    endian: Endianness,
+    data: R,
+) -> object::read::Result<Option<&'static str>>
+where
+    Elf: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    const NAMES: [(&[u8], &str); 7] = [
+        (b"_rjem_malloc", "jemalloc"),
+        (b"je_malloc", "jemalloc"),
+        (b"mi_malloc", "mimalloc"),
+        (b"tc_malloc", "tcmalloc"),
+        (b"sn_malloc", "snmalloc"),
+        (b"sn_alloc", "snmalloc"),
+        (b"quarry_malloc", "quarry"),
+    ];
+    let all = sections.symbols(endian, data, object::elf::SHT_SYMTAB)?;
+    let names = strings(sections, endian, data, &all)?;
+    // A name may be the end of another.
+    let has_one = |name: &[u8]| NAMES.iter().any(|(one, _)| name.ends_with(one));
+    if !names.split(|&byte| byte == 0).any(has_one) {
+        return Ok(None);
+    }
+    let names = StringTable::new(names, 0, names.len() as u64);
+    let defined = all.iter().filter(|symbol| symbol.st_shndx(endian) != SHN_UNDEF);
+    let mut found = defined.filter_map(|symbol| {
+        let name = symbol.name(endian, names).ok()?;
+        NAMES.iter().find(|(one, _)| *one == name).map(|(_, allocator)| *allocator)
+    });
+    Ok(found.next())
 }
 
 /// Could the dynamic linker preload it? It passes over what it cannot, and the program runs without.
@@ -272,6 +319,38 @@ mod tests {
         assert!(facts.interpreter.is_some());
         assert_eq!(obstacles(Path::new("/bin/sh"), None).unwrap(), []);
         assert_eq!(obstacles(Path::new("/bin/sh"), Some(Path::new("/bin/sh"))).unwrap(), []);
+    }
+
+    /// A file, and how often it was asked.
+    struct Asked<'a>(File, &'a std::cell::Cell<usize>);
+
+    impl std::io::Read for Asked<'_> {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            self.1.set(self.1.get() + 1);
+            self.0.read(to)
+        }
+    }
+
+    impl std::io::Seek for Asked<'_> {
+        fn seek(&mut self, to: std::io::SeekFrom) -> io::Result<u64> {
+            self.1.set(self.1.get() + 1);
+            self.0.seek(to)
+        }
+    }
+
+    #[test]
+    fn a_program_with_many_symbols_is_read_in_few_pieces() {
+        let dir = tempfile::tempdir().unwrap();
+        let functions: String =
+            (0..5000).map(|i| format!("int function_{i}(void) {{ return {i}; }}\n")).collect();
+        let source = functions + "void *mi_malloc(void) { return 0; } int main(void) { return 0; }";
+        let Some(many) = compile(dir.path(), "many", &source, &["-rdynamic"]) else { return };
+        let asked = std::cell::Cell::new(0);
+        let cache = ReadCache::new(Asked(File::open(many).unwrap(), &asked));
+        let facts = parse::<FileHeader64<Endianness>, _>(&cache).unwrap();
+        assert_eq!(facts.inner_allocator, Some("mimalloc"));
+        // Headers, segments, the names of some 40 sections, and six tables; seek and read.
+        assert!(asked.get() < 200, "{}", asked.get());
     }
 
     #[test]

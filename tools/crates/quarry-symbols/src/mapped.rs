@@ -4,7 +4,8 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use object::read::ReadCache;
+use object::read::elf::{ElfFile, FileHeader, SectionHeader, Sym};
+use object::read::{ReadCache, ReadRef, StringTable};
 use object::{Object, ObjectKind, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind};
 use quarry_trace::Segment;
 
@@ -42,11 +43,12 @@ impl Mapped {
             .map(|segment| Segment(segment.address(), segment.size(), flags(segment.flags())))
             .collect();
         let offsets = file.segments().map(|segment| segment.file_range().0).collect();
-        let mut exported: Vec<(u64, u64, String)> = file
-            .dynamic_symbols()
-            .filter(|symbol| symbol.is_definition() && symbol.kind() != SymbolKind::Tls)
-            .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?.to_owned())))
-            .collect();
+        let mut exported = match &file {
+            object::File::Elf64(elf) => exported(elf),
+            object::File::Elf32(elf) => exported(elf),
+            _ => None,
+        }
+        .unwrap_or_default();
         exported.sort();
         let hex = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect();
         Some(Self {
@@ -75,6 +77,28 @@ impl Mapped {
     pub fn lowest(&self) -> u64 {
         self.segments.iter().map(|Segment(first, ..)| *first).min().unwrap_or(0)
     }
+}
+
+/// Address, length and name of what others can call. The names are read at once: name by name, a large library takes a
+/// hundred thousand system calls.
+fn exported<'data, Elf, R>(file: &ElfFile<'data, Elf, R>) -> Option<Vec<(u64, u64, String)>>
+where
+    Elf: FileHeader,
+    R: ReadRef<'data>,
+{
+    let (endian, symbols) = (file.endian(), file.elf_dynamic_symbol_table());
+    if symbols.is_empty() {
+        return None;
+    }
+    let names = file.elf_section_table().section(symbols.string_section()).ok()?;
+    let names = names.data(endian, file.data()).ok()?;
+    let names = StringTable::new(names, 0, names.len() as u64);
+    let of_code = file.dynamic_symbols().filter(|one| one.is_definition() && one.kind() != SymbolKind::Tls);
+    let named = of_code.filter_map(|one| {
+        let name = symbols.symbol(one.index()).ok()?.name(endian, names).ok()?;
+        Some((one.address(), one.size(), str::from_utf8(name).ok()?.to_owned()))
+    });
+    Some(named.collect())
 }
 
 #[cfg(test)]
