@@ -59,7 +59,7 @@ static void tell_failed(unsigned by, size_t n, bool is_drawn) {
     uint32_t attention;
     bool late;
     qy_writer_t *w = writer(&attention, &late);
-    uint64_t now = qy_os_ticks();
+    uint64_t now = qy_record_now();
     if (late) qy_record_late(&(qy_event_t){.op = QY_OP_FAILED, .by = by, .time = now, .size = n});
     if (!w || !(is_drawn || draw(w, n))) return;
     if (qy_writer_begin(w)) qy_write_numbers(w, QY_OP_FAILED, by, now, 1, n, 0);
@@ -77,7 +77,7 @@ void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_s
     }
     unsigned align_log2 = align ? qy_log2_floor(align) : 0;
     qy_writer_t *w = writer(&attention, &late);
-    uint64_t now = qy_os_ticks();
+    uint64_t now = qy_record_now();
     if (late && !qy_record.config.sample)
         qy_record_late(&(qy_event_t){
             .op = QY_OP_ALLOC, .by = by, .time = now, .size = n, .addr = (uintptr_t)p, .align_log2 = align_log2});
@@ -102,7 +102,7 @@ void qy_freed(unsigned by, const void *p) {
     // and nobody would hear of its end.
     bool first = !p && qy_record_mine == &qy_writer_new && atomic_load(&qy_record.state) == QY_RECORD_RUNNING;
     qy_writer_t *w = first ? NULL : writer(&attention, &late);
-    uint64_t now = qy_os_ticks();
+    uint64_t now = qy_record_now();
     if (first || late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = by, .time = now, .addr = (uintptr_t)p});
     // Whoever frees a large block takes it from the set, recorded or not: else it stands there for the next block of
     // its address.
@@ -139,7 +139,7 @@ QY_EXPORT void *malloc(size_t n) {
         return qy_real.malloc(n);
     }
     void *p = qy_real.malloc(n);
-    uint64_t now = qy_os_ticks();
+    uint64_t now = qy_record_now();
     // Without a block there is no large one; samples go the long way, too.
     if (QY_UNLIKELY(!p || n >= QY_LARGE_BYTES || w->samples || !qy_writer_begin(w))) {
         qy_stack_regs_t caller = QY_STACK_CALLER();
@@ -174,7 +174,7 @@ QY_EXPORT void free(void *p) {
         else free_slow(p, QY_FREE_PLAIN);
         return;
     }
-    uint64_t now = qy_os_ticks();
+    uint64_t now = qy_record_now();
     if (QY_LIKELY(qy_writer_begin(w))) {
         qy_write_free(w, QY_FREE_PLAIN, now, (uintptr_t)p);
         qy_writer_end(w);
@@ -347,7 +347,7 @@ static void malloc_resized(const malloc_move_t *m, const void *p) {
     uint32_t attention;
     bool late;
     qy_writer_t *w = writer(&attention, &late);
-    uint64_t now = qy_os_ticks();
+    uint64_t now = qy_record_now();
     if (!w) return;
     bool is_kept = p && m->is_drawn && keep(w, p, m->n);
     if (is_kept && m->n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, m->n);

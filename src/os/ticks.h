@@ -36,12 +36,15 @@ void qy_os_ticks_pair(uint64_t *ret_ticks, uint64_t *ret_ns);
 
 #define QY_TICKS_NS_SHIFT 2
 
-static inline uint64_t qy_os_ticks(void) {
+// `ordered` false: it is not waited for earlier loads, which takes as long as these do. For a process in which no other
+// thread can have stored what was loaded; its times may go back by as much.
+static inline uint64_t qy_os_ticks_if(bool ordered) {
 #if defined(__x86_64__)
-    // Not rdtsc, which may be executed before the loads that precede it have an answer: then a block that another
-    // thread has just handed over is freed before it was allocated. rdtscp waits for them.
+    // rdtsc may be executed before the loads that precede it have an answer: then a block that another thread has just
+    // handed over is freed before it was allocated. rdtscp waits for them.
     unsigned cpu;
-    if (__builtin_expect(qy_ticks.source == QY_TICKS_TSC, 1)) return __builtin_ia32_rdtscp(&cpu) >> qy_ticks.shift;
+    if (__builtin_expect(qy_ticks.source == QY_TICKS_TSC, 1))
+        return (ordered ? __builtin_ia32_rdtscp(&cpu) : __builtin_ia32_rdtsc()) >> qy_ticks.shift;
 #elif defined(__aarch64__)
     if (__builtin_expect(qy_ticks.source == QY_TICKS_COUNTER, 1)) {
         uint64_t count;
@@ -54,5 +57,6 @@ static inline uint64_t qy_os_ticks(void) {
 #endif
     return qy_os_now_ns() >> QY_TICKS_NS_SHIFT;
 }
+static inline uint64_t qy_os_ticks(void) { return qy_os_ticks_if(true); }
 
 #endif

@@ -24,7 +24,7 @@ typedef enum qy_stack_count {
 // A walk that began on the own stack, and the words it read: with the same registers, and the same words in the same
 // places, it would be the same again.
 #define QY_RECALL_WALKS 64u
-#define QY_RECALL_WORDS 40u
+#define QY_RECALL_WORDS 96u
 #define QY_RECALL_AT_ONCE 4u  // words that are compared before it is asked whether they were the same
 typedef struct qy_recall {
     uintptr_t pc, sp, fp, fp_mask;  // sp 0: there is none. The mask: does fp count?

@@ -34,11 +34,17 @@ QY_INLINE bool qy_record_ready(const qy_writer_t *w) {
     return QY_LIKELY(atomic_load_explicit(&w->attention, memory_order_relaxed) == 0);
 }
 
+// The time of an event. A process with one thread need not wait for its loads (ticks.h). One that gets a block from
+// another thread gets it by a load, and what this thread has stored before is seen by the load that follows here.
+QY_INLINE uint64_t qy_record_now(void) {
+    return qy_os_ticks_if(atomic_load_explicit(&qy_record.shared, memory_order_relaxed));
+}
+
 // The stack that begins with `caller`; between begin and end.
 QY_INLINE uint32_t qy_record_stack(qy_writer_t *w, const qy_stack_regs_t *caller);
 bool qy_record_emit(void *writer, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return);
 QY_INLINE uint32_t qy_record_stack(qy_writer_t *w, const qy_stack_regs_t *caller) {
-    return QY_LIKELY(!w->stacks) || !caller ? 0 : qy_stack_capture_from(caller, qy_record_emit, w);
+    return QY_LIKELY(!w->stacks) || !caller ? 0 : qy_stack_capture_outside(caller, qy_record_emit, w);
 }
 
 // The calling thread's number, for a thread that it creates. 0: it is not recorded. One that has not allocated yet gets

@@ -25,6 +25,7 @@ typedef struct qy_record {
     _Atomic int state;
     int pid;                        // of the process that is recorded
     _Atomic uint32_t *live;         // see writer.h; a page of its own
+    _Atomic bool shared;            // a second thread has a writer, or had: blocks may be handed over
     qy_lock_t lock;                 // of what follows, up to `late_lock`
     qy_trace_file_t file;           //
     qy_writer_t *writers, *idle;    // of living threads; of ended ones

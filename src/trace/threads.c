@@ -152,6 +152,8 @@ static qy_writer_t *take_writer(void) {
         memset(w, 0, sizeof *w);
         w->next = next;
         w->thread = ++qy_record.threads;
+        // Before its first event, and so before another thread can have a block of it (qy_record_now).
+        if (w->thread > 1) atomic_store_explicit(&qy_record.shared, true, memory_order_release);
         w->thread_id = qy_os_thread_id();
         qy_record.living++;
     }

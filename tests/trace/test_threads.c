@@ -104,12 +104,14 @@ static void many_streams(void *arg) {
     uint64_t count = 30000;
     unsigned unsealed;
     event(16, true);  // programs have one thread when they begin
+    CHECK(!qy_record.shared);
     for (int round = 0; round < 5; round++) {
         pthread_t t[8];
         for (int i = 0; i < 8; i++) CHECK_EQ(pthread_create(&t[i], NULL, stream, &count), 0);
         for (int i = 0; i < 8; i++) pthread_join(t[i], NULL);
     }
     CHECK_EQ(written, 5 * 8 * count);
+    CHECK(qy_record.shared);
     stream(&count);
     qy_record_end(0, "exit");
     CHECK_EQ(read_events(name_of(getpid()), &unsealed), written + 1);
@@ -118,6 +120,35 @@ static void many_streams(void *arg) {
     unlink(name_of(getpid()));
 }
 TEST(streams) { run_apart(many_streams, NULL); }
+
+// A stack that comes again is not walked again, but for the first times.
+__attribute__((noinline)) static uint32_t stack_here(void) {
+    qy_writer_t *w = qy_record_mine;
+    qy_stack_regs_t from = QY_STACK_CALLER();
+    CHECK(qy_writer_begin(w));
+    uint32_t id = qy_record_stack(w, &from);
+    qy_writer_end(w);
+    return id;
+}
+
+static void known_stacks(void *arg) {
+    (void)arg;
+    prepare(",stacks:cfi");
+    event(16, true);
+    qy_stacks_stats_t before, after;
+    qy_stacks_get_stats(&before);
+    uint32_t id = 0;
+    for (int i = 0; i < 1000; i++) {
+        uint32_t now = stack_here();
+        CHECK(now && (now == id || !i));
+        id = now;
+    }
+    qy_stacks_get_stats(&after);
+    CHECK_LT(after.captures - before.captures, 100);
+    qy_record_end(0, "exit");
+    unlink(name_of(getpid()));
+}
+TEST(stacks_that_come_again) { run_apart(known_stacks, NULL); }
 
 #define BUSY 300  // events of a thread that is well under way
 // Threads that are not seen outside of a record for so long, since they get no processor, are left as they are.
