@@ -147,11 +147,10 @@ impl Replay<'_> {
         };
         let cpu = || {
             let recorded = p.usage.last()?.cpu_ns as f64 * 1e-9;
-            let events = self.counts.map_or(0, |counts| counts.events);
             predict::cpu(
                 recorded,
-                events,
                 &self.cpu_of(p.base, Pass::Recorder),
+                &self.cpu_of(p.base, Pass::Totals),
                 &self.cpu_of(who, Pass::Totals),
             )
         };
