@@ -12,7 +12,8 @@
 //  - Result: a block, or NULL with errno ENOMEM. The caller owns the block until it gives the block to quarry_free.
 //    Any thread may free it. A failed call changes nothing: the old block of a realloc stays valid.
 //  - Sizes are bytes. Size 0 gives a unique block that may be freed. Sizes above PTRDIFF_MAX fail.
-//  - Alignment: every block is aligned to 16 bytes. Only the functions that take an alignment give more.
+//  - Alignment: every block is aligned to 16 bytes, but one of up to 8 bytes to 8, as C23 and C++ have it: no object of
+//    so few bytes needs more. Only the functions that take an alignment give more. QUARRY_CONF=tiny:0 aligns all to 16.
 //  - Threads: any thread may call any function at any time, also while other threads fork.
 //    No function is async-signal-safe (no malloc is).
 //  - End of a thread: the heap takes the thread's caches back in a destructor of a pthread key. One case is missed: the

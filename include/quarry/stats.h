@@ -16,7 +16,7 @@ typedef struct quarry_stats {
     size_t mapped_bytes;       ///< address space open for blocks (RW), whether touched or not
     size_t live_bytes;         ///< given out, by usable size; blocks in other threads' caches count as live
     size_t live_blocks;        ///< number of them
-    size_t cached_bytes;       ///< free, in the calling thread's cache
+    size_t cached_bytes;       ///< free, in the calling thread's cache, and blocks of 8 bytes in any thread's
     size_t slab_free_bytes;    ///< free blocks at home in slabs (of which purged: see slab_purged_bytes)
     size_t slab_fresh_bytes;   ///< never carved part of slabs, and what a slab's tail cannot hold
     size_t run_slack_bytes;    ///< the part of large blocks' last units that nobody asked for

@@ -41,7 +41,8 @@ QY_INLINE void *family_reallocarray(void *p, size_t count, size_t size) {
 }
 
 QY_INLINE void *family_aligned(size_t align, size_t n) {
-    if (QY_LIKELY(align <= QY_ALIGN_MIN)) return family_malloc(n);
+    // Up to 8 bytes are aligned to 8 only.
+    if (QY_LIKELY(align <= QY_ALIGN_MIN && (n > QY_TINY || align <= QY_TINY))) return family_malloc(n);
     return qy_aligned_alloc(align, n);
 }
 

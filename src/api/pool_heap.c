@@ -19,6 +19,7 @@ typedef struct heap_pool {
 static quarry_heap_t *heap_of(quarry_pool_t *pool) { return ((heap_pool_t *)(void *)pool)->heap; }
 
 static void *take(quarry_heap_t *heap, size_t size, size_t alignment, bool zero) {
+    if (alignment > QY_TINY && size - 1 < QY_TINY) size = QY_TINY + 1;  // up to 8 bytes are aligned to 8
     if (alignment <= 16) {
         if (zero) return heap ? quarry_heap_calloc(heap, 1, size) : quarry_calloc(1, size);
         return heap ? quarry_heap_alloc(heap, size) : quarry_malloc(size);
@@ -57,7 +58,7 @@ static void *heap_resize(
     char *p = anew ? take(heap, size, alignment, true) : NULL;
     if (!p) anew = false;
     if (!p && alignment <= 16) {
-        size_t bytes = qy_max(size, 1);  // realloc to 0 would free
+        size_t bytes = qy_max(size, alignment > QY_TINY ? QY_TINY + 1 : 1);  // realloc to 0 would free; else as in take
         p = heap ? quarry_heap_realloc(heap, ptr, bytes) : quarry_realloc(ptr, bytes);
         if (!p) return qy_pool_no_memory(pool, size);
     } else {

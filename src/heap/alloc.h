@@ -7,7 +7,7 @@
 #include "heap/lookup.h"
 #include "heap/types.h"
 
-// n bytes, 16-aligned; NULL and ENOMEM.
+// n bytes, 16-aligned from 9 bytes on, else 8-aligned; NULL and ENOMEM.
 void *qy_alloc_slow(size_t n);
 void qy_free_slow(void *p);
 void qy_free_other(void *p, size_t c);  // c: tag ^ key, not a small class of this heap

@@ -16,6 +16,7 @@
 #include "heap/samples.h"
 #include "heap/slab.h"
 #include "heap/moved.h"
+#include "heap/tiny.h"
 #include "heap/zero.h"
 
 void *qy_out_of_memory(void) {
@@ -202,7 +203,14 @@ static void *alloc_any(size_t align, size_t n, bool *ret_fresh) {
     return p ? p : qy_out_of_memory();
 }
 
+// Has the thread's heap blocks of 8 bytes, and does one do?
+QY_INLINE bool takes_tiny(size_t n) {
+    const qy_thread_t *t = QY_CACHE->thread;
+    return n - 1 < QY_TINY && t && t->tiny_on;
+}
+
 void *qy_alloc_slow(size_t n) {
+    if (takes_tiny(n)) return qy_tiny_malloc(n);
     bool fresh = false;
     return alloc_any(QY_ALIGN_MIN, n, &fresh);
 }
@@ -212,7 +220,7 @@ void *qy_aligned_alloc(size_t align, size_t n) {
     return alloc_any(align, n, &fresh);
 }
 
-void *qy_calloc_slow(size_t n) { return qy_aligned_calloc(QY_ALIGN_MIN, n); }
+void *qy_calloc_slow(size_t n) { return takes_tiny(n) ? qy_tiny_calloc(n) : qy_aligned_calloc(QY_ALIGN_MIN, n); }
 
 void *qy_aligned_calloc(size_t align, size_t n) {
     bool fresh = true;

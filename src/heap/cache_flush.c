@@ -10,6 +10,7 @@
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/tiny.h"
 #include "heap/waste.h"
 
 void qy_cache_flush_list(qy_thread_t *t, qy_block_t *list) {
@@ -40,6 +41,7 @@ void qy_thread_flush(qy_thread_t *t) {
     }
     qy_remote_flush(t);
     qy_heap_lock(t->heap);
+    if (t->tiny_slab) qy_tiny_leave(t);
     qy_remote_drain(t->heap);
     qy_depot_home(t->heap);
     qy_heap_unlock(t->heap);

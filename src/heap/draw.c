@@ -176,7 +176,7 @@ static void begin(qy_thread_t *t, uint64_t control) {
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
         t->draw->skip[c] = QY_DRAW_NONE;
         t->draw->held[c] = 0;
-        if (qy_class_size[c]) qy_draw_set_room(t, c, qy_draw_room_of(&t->cache, c));
+        if (c != QY_CLASS_TINY) qy_draw_set_room(t, c, qy_draw_room_of(&t->cache, c));
     }
     // If it was on, and another rate is wanted, each block of the lists has had its draw: at the rate that its mark
     // says.
@@ -211,4 +211,14 @@ QY_COLD void qy_draw_look(qy_thread_t *t) {
     }
     if (qy_draw_is_on(t)) rooms_whole(t);
     t->drawn = control;
+}
+
+QY_COLD bool qy_draw_tiny(qy_thread_t *t, size_t n) {
+    qy_draw_look(t);
+    if (!qy_draw_is_on(t)) return false;
+    uint64_t *skip = &t->draw->skip[QY_CLASS_TINY];
+    if (*skip == QY_DRAW_NONE) *skip = draw_skip(t, QY_CLASS_TINY);
+    if ((*skip)--) return false;
+    *skip = draw_skip(t, QY_CLASS_TINY);
+    return qy_draw_accepts(t, QY_CLASS_TINY, rate_of(t), n);
 }

@@ -79,6 +79,9 @@ void qy_draw_again(qy_thread_t *t, unsigned c, qy_block_t *b);
 
 // A chosen block of class c is popped by who asks for n bytes: is there a point in these?
 bool qy_draw_accepts(qy_thread_t *t, unsigned c, unsigned rate, size_t n);
+// A block of 8 bytes, which was on no list, is asked for n bytes: is it sampled? Counted here, request by request. No
+// locks.
+bool qy_draw_tiny(qy_thread_t *t, size_t n);
 // n bytes are given out that were on no list: is there a point in them? Threads: any; no locks.
 bool qy_draw_at_once(unsigned rate, size_t n);
 

@@ -18,6 +18,7 @@
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/moved.h"
+#include "heap/tiny.h"
 #include "heap/zero.h"
 #include "os/os.h"
 #include "pages/chunk.h"
@@ -109,6 +110,10 @@ void qy_free_full(void *p, size_t c) {
 static void free_block(qy_slab_t *s, qy_block_t *b) {
     qy_thread_t *t = qy_thread_get();
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
+    if (s->cls == QY_CLASS_TINY) {
+        qy_tiny_free_any(t, s, b);
+        return;
+    }
     if (QY_UNLIKELY(!t || !qy_cache_is_on(&t->cache) || h->kind == QY_HEAP_FIRST_CLASS)) {
         if (qy_samples_are_in(h)) qy_samples_end(b);
         qy_remote_free_locked(s, b);
@@ -127,7 +132,7 @@ QY_INLINE bool free_remote(qy_cache_t *t, qy_block_t *b) {
     qy_tag_t tag = qy_map_tag(b);
     if ((tag & QY_TAG_FIRST_CLASS) || !qy_cache_is_on(t)) return false;
     unsigned c = qy_block_class(b, tag);
-    if (!c) return false;
+    if (!c) return (tag & QY_TAG_CLASS) == QY_CLASS_TINY && qy_tiny_free_remote(t->thread, b);
     qy_chunk_t *chunk = qy_map_chunk(b);
     qy_slab_t *s = chunk ? qy_chunk_span(chunk, b) : NULL;
     if (!s || s == &qy_span_freed) return false;
@@ -156,8 +161,7 @@ void qy_free_other(void *p, size_t c) {
     free_of_another(p);
 }
 
-void qy_free_slow(void *p) {
-    if (!p) return;
+QY_NOINLINE static void free_exactly(void *p) {
     if (qy_lookup_is_guarded(p)) {
         if (qy_samples_any()) qy_samples_end(p);
         qy_guards_free(p);
@@ -175,4 +179,9 @@ void qy_free_slow(void *p) {
     default: break;
     }
     qy_moved_here(o.usable);
+}
+
+void qy_free_slow(void *p) {
+    if ((qy_map_look(p) ^ QY_CACHE->key) == QY_CLASS_TINY) qy_tiny_free(p);
+    else if (p) free_exactly(p);
 }

@@ -12,6 +12,7 @@
 #include "heap/remote.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/tiny.h"
 #include "heap/waste.h"
 #include "rt/heuristics.h"
 #include "rt/opts.h"
@@ -102,6 +103,7 @@ size_t qy_lists_leave(qy_thread_t *t) {
     qy_heap_t *h = t->heap;
     qy_remote_flush(t);
     qy_heap_lock(h);
+    if (t->tiny_slab) qy_tiny_leave(t);
     qy_remote_drain(h);
     h->lent += pushed(t);
     // Who shares the heap may have lists of its own; they cannot be joined without walking one.
@@ -133,6 +135,7 @@ void qy_lists_inherit(qy_thread_t *t) {
     qy_cache_t *cache = &t->cache;
     qy_heap_t *h = t->heap;
     for (unsigned c = 0; c < QY_CLASS_COUNT; c++) cache->head[c] = &qy_link_end;
+    if (QY_UNLIKELY(atomic_load_explicit(&h->tiny_at, memory_order_relaxed) != NULL)) qy_tiny_mend(h);
     for (; h->has_parked; h->has_parked &= h->has_parked - 1) {
         unsigned c = 1 + (unsigned)__builtin_ctzll(h->has_parked);
         cache->head[c] = h->parked[c];

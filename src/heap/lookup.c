@@ -9,6 +9,7 @@
 #include "heap/link.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/tiny.h"
 #include "heap/zero.h"
 #include "os/os.h"
 #include "pages/chunk.h"
@@ -23,6 +24,8 @@ static qy_object_t lookup_block(qy_chunk_t *chunk, qy_slab_t *s, const void *p) 
         o.kind = QY_OBJECT_NEVER;
     } else if (offset % o.usable) {
         o.kind = QY_OBJECT_INTERIOR;
+    } else if (s->cls == QY_CLASS_TINY) {
+        o.kind = qy_tiny_is_free(s, offset / QY_TINY) ? QY_OBJECT_FREE : QY_OBJECT_BLOCK;
     } else {
         o.kind = qy_link_valid(p) ? QY_OBJECT_FREE : QY_OBJECT_BLOCK;
     }

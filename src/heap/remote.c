@@ -7,6 +7,7 @@
 #include "heap/waste.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/tiny.h"
 #include "rt/heuristics.h"
 
 // ---- the remote word ------------------------------------------------------------------------------
@@ -94,7 +95,12 @@ QY_INLINE void publish(qy_pend_t *e, post_t *posts, unsigned n) {
     post->slabs++;
 }
 
+void qy_remote_mail(qy_heap_t *h, qy_slab_t *s, size_t bytes) {
+    if (bytes) deliver(&(post_t){.heap = h, .first = s, .last = s, .slabs = 1, .bytes = bytes});
+}
+
 QY_NOINLINE void qy_remote_flush(qy_thread_t *t) {
+    if (t->tiny_open) qy_tiny_tell(t);
     if (!t->pend_bytes) return;
     post_t posts[POSTS] = {{.heap = NULL}};
     for (unsigned i = 0; i < QY_PEND_COUNT; i++)
@@ -158,6 +164,7 @@ void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b, unsigned c) {
 
 bool qy_remote_drain(qy_heap_t *h) {
     QY_NEEDS(&h->lock);
+    if (h->tiny_mail) qy_tiny_take_mail(h);
     if (!atomic_load_explicit(&h->mailbox, memory_order_relaxed)) return false;
     qy_slab_t *s = atomic_exchange_explicit(&h->mailbox, NULL, memory_order_acquire), *next;
     if (!s) return false;
@@ -169,6 +176,10 @@ bool qy_remote_drain(qy_heap_t *h) {
         qy_heap_t *owner = atomic_load_explicit(&s->heap, memory_order_acquire);
         if (owner != h) {
             mail(owner, s, s);
+            continue;
+        }
+        if (s->cls == QY_CLASS_TINY) {
+            qy_tiny_take_in(h, s);
             continue;
         }
         uint64_t word = atomic_exchange_explicit(&s->remote, 0, memory_order_acq_rel);

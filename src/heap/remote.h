@@ -38,6 +38,10 @@ void qy_remote_flush(qy_thread_t *t);
 // Bring home what lies in h's mailbox. h is locked. True if anything came.
 bool qy_remote_drain(qy_heap_t *h);
 
+// The slab s of h, if not NULL, is to be taken in, since the caller set its QUEUED; of h's blocks so many bytes more
+// were freed.
+void qy_remote_mail(qy_heap_t *h, qy_slab_t *s, size_t bytes);
+
 // Free a block by taking its heap's lock; for threads without a cache, and first-class heaps.
 void qy_remote_free_locked(qy_slab_t *s, qy_block_t *b);
 

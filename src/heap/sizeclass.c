@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rt/heuristics.h"
+#include "rt/opts.h"
 #include "pages/chunk.h"
 
 // clang-format off
@@ -21,15 +22,16 @@
 #define EIGHT(f, i) f(i), f((i) + 1), f((i) + 2), f((i) + 3), f((i) + 4), f((i) + 5), f((i) + 6), f((i) + 7)
 #define SMALL_ALL(f)  EIGHT(f, 1), EIGHT(f, 9), EIGHT(f, 17), EIGHT(f, 25), \
                       EIGHT(f, 33), EIGHT(f, 41), EIGHT(f, 49), EIGHT(f, 57)
-#define FIFTEEN(x)    x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
-#define MEDIUM_ALL(f) EIGHT(f, 0), EIGHT(f, 8), EIGHT(f, 16), FIFTEEN(f(23)), EIGHT(f, 24), EIGHT(f, 32), EIGHT(f, 40)
+#define FOURTEEN(x)   x, x, x, x, x, x, x, x, x, x, x, x, x, x
+#define MEDIUM_ALL(f, tiny) EIGHT(f, 0), EIGHT(f, 8), EIGHT(f, 16), FOURTEEN(f(23)), tiny, \
+                      EIGHT(f, 24), EIGHT(f, 32), EIGHT(f, 40)
 
-uint32_t qy_class_size[QY_CLASS_COUNT]  = {0, SMALL_ALL(SMALL), MEDIUM_ALL(MEDIUM)};
-uint32_t qy_class_magic[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_MAGIC), MEDIUM_ALL(MEDIUM_MAGIC)};
-uint8_t qy_class_limit [QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_LIMIT), MEDIUM_ALL(MEDIUM_LIMIT)};
+uint32_t qy_class_size[QY_CLASS_COUNT]  = {0, SMALL_ALL(SMALL), MEDIUM_ALL(MEDIUM, QY_TINY)};
+uint32_t qy_class_magic[QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_MAGIC), MEDIUM_ALL(MEDIUM_MAGIC, 0)};
+uint8_t qy_class_limit [QY_CLASS_COUNT] = {0, SMALL_ALL(SMALL_LIMIT), MEDIUM_ALL(MEDIUM_LIMIT, 0)};
 // clang-format on
 
-_Static_assert(QY_LEARNED_COUNT == 15, "FIFTEEN");
+_Static_assert(QY_LEARNED_COUNT == 14, "FOURTEEN");
 
 size_t qy_step_size(unsigned step) {
     if (step <= QY_CLASS_SMALL) return step * 16u;
@@ -111,6 +113,10 @@ static unsigned learned;  // [lock: pages] so many there are
 
 void qy_learn_request(qy_heap_t *h, unsigned c, size_t n) {
     QY_NEEDS(&h->lock);
+    if (c == 1) {
+        if (n > QY_TINY) h->tiny_requests -= h->tiny_requests > 0;
+        else h->tiny_requests += h->tiny_requests < UINT8_MAX;
+    }
     if (c - QY_REQUESTS_FIRST >= QY_REQUESTS_COUNT) return;
     // Who has more than half of the requests remains, without counting each.
     qy_requests_t *a = &h->requests[c - QY_REQUESTS_FIRST];
@@ -152,6 +158,11 @@ QY_COLD static void learn(qy_heap_t *h, unsigned c, qy_requests_t *a) {
 
 void qy_learn(qy_heap_t *h, unsigned c) {
     QY_NEEDS(&h->lock);
+    if (QY_WITH(classes) && c == 1 && !h->tiny && h->tiny_requests >= LEARN_REQUESTS && qy_opts.tiny &&
+        qy_class_slabs_bytes(1, h->bins[1].nslabs) >= qy_opts.tiny) {
+        h->tiny = true;
+        atomic_fetch_add_explicit(&h->cls_version, 1, memory_order_release);
+    }
     if (!QY_WITH(classes) || c - QY_REQUESTS_FIRST >= QY_REQUESTS_COUNT) return;
     qy_requests_t *a = &h->requests[c - QY_REQUESTS_FIRST];
     if (a->more < LEARN_REQUESTS || h->cls[a->step] != c) return;

@@ -28,7 +28,8 @@
 
 // Bytes per block of class 1..127. Constant but for the classes that are learned, which are as if of 8 KiB until they
 // are, once; before any heap's table names them (sizeclass.c). Who has a block of such a class, or a table that names
-// it, may read them.
+// it, may read them. The magic of the blocks of 8 bytes is 0: no address passes for the start of one, so that who finds
+// one asks tiny.h.
 extern uint32_t qy_class_size[QY_CLASS_COUNT];
 extern uint32_t qy_class_magic[QY_CLASS_COUNT];
 // blocks in one cache generation, where there are not many threads (cache.h)
@@ -36,7 +37,7 @@ extern uint8_t qy_class_limit[QY_CLASS_COUNT];
 #define QY_GENERATION_MOST ((size_t)32 << 10)  // bytes in one
 
 // The number of classes that are learned, and which of them c is.
-#define QY_LEARNED_COUNT (QY_CLASS_SLAB_64K - QY_CLASS_LEARNED + 1)
+#define QY_LEARNED_COUNT (QY_CLASS_TINY - QY_CLASS_LEARNED)
 QY_INLINE bool qy_class_is_learned(unsigned c) { return c - QY_CLASS_LEARNED < QY_LEARNED_COUNT; }
 
 // The step of a medium request, 1024 < n <= 65536.
@@ -55,7 +56,7 @@ void qy_class_coarse(uint8_t cls[QY_STEP_COUNT]);
 // table says.
 QY_INLINE unsigned qy_class_of_step(unsigned step) {
     unsigned c = step <= QY_CLASS_SMALL ? step : QY_CLASS_SMALL + 1 + (step - QY_CLASS_SMALL - 1) / 16;
-    return c < QY_CLASS_LEARNED ? c : c + QY_LEARNED_COUNT;
+    return c < QY_CLASS_LEARNED ? c : c + (QY_CLASS_SLAB_64K + 1 - QY_CLASS_LEARNED);
 }
 QY_INLINE unsigned qy_class_fine(size_t n) { return qy_class_of_step(qy_step(n)); }
 
@@ -128,8 +129,11 @@ QY_INLINE bool qy_size_is_hopeless(size_t align, size_t n) { return (align | n) 
 // or more, the heap gets a class of that step's size for it and what is smaller. What was allocated before stays as it
 // is.
 //
-// There are 15 such classes in a process; a heap that learns the size of one that is there shares its number. A class,
+// There are 14 such classes in a process; a heap that learns the size of one that is there shares its number. A class,
 // once learned, stays.
+
+// In the same way a heap that holds many blocks of 16 bytes, most of them for 1 to 8 bytes, gets those of 8 bytes
+// (tiny.h): how many is the option `tiny`. Small programs have no use for one more class.
 
 // n bytes are asked for, of class c, in h, which is locked. A few instructions.
 void qy_learn_request(qy_heap_t *h, unsigned c, size_t n);

@@ -4,6 +4,7 @@
 #include "heap/link.h"
 #include "heap/waste.h"
 #include "heap/slab.h"
+#include "heap/tiny.h"
 #include "pages/chunk.h"
 #include "pages/map.h"
 #include "pages/meta.h"
@@ -32,6 +33,7 @@ void qy_span_leave(qy_heap_t *h, qy_slab_t *s) {
 static unsigned wanted_list(const qy_slab_t *s) {
     uint32_t home = qy_slab_home(s);
     if (home) return home == s->ncarved ? QY_LIST_EMPTY : QY_LIST_SOME;
+    if (s->cls == QY_CLASS_TINY && qy_tiny_any(s)) return QY_LIST_SOME;
     return s->ncarved < s->nblocks ? QY_LIST_FRESH : QY_LIST_NONE;
 }
 
@@ -72,7 +74,8 @@ void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
     if (qy_slab_is_empty(s)) {
         qy_bin_t *bin = &h->bins[s->cls];
         bool whole = s->units == qy_class_frame_units(s->cls);
-        if (!QY_WITH(small_first) || (bin->nempty > 0 && (whole || bin->nempty > QY_SLABS_FIRST))) {
+        bool enough = !QY_WITH(small_first) || (bin->nempty > 0 && (whole || bin->nempty > QY_SLABS_FIRST));
+        if (enough && qy_slab_is_left_alone(s)) {
             qy_slab_release(h, s);
             return;
         }
@@ -82,7 +85,8 @@ void qy_slab_settle(qy_heap_t *h, qy_slab_t *s) {
 }
 
 static qy_tag_t wanted_tag(const qy_heap_t *h, const qy_slab_t *s) {
-    return h->owner | (s->npurged ? QY_TAG_PURGED : 0) | s->cls;
+    // Blocks of 8 bytes carry no marks that could be gone.
+    return h->owner | (s->npurged && s->cls != QY_CLASS_TINY ? QY_TAG_PURGED : 0) | s->cls;
 }
 
 // Bytes of the slab that have tags when n blocks are carved: whole pages, the last is the one that the last block
@@ -105,18 +109,21 @@ qy_slab_t qy_span_freed;
 qy_slab_t *qy_span_new(void) { return qy_meta_record_new(&spans, sizeof(qy_slab_t)); }
 void qy_span_delete(qy_slab_t *span) { qy_meta_record_delete(&spans, span); }
 
-// A descriptor for a slab of at most n blocks, with bits for them.
-static qy_slab_t *new_record(uint32_t n) {
+// A descriptor for a slab of class c, of at most n blocks, with bits for them.
+static qy_slab_t *new_record(unsigned c, uint32_t n) {
     qy_slab_t *s = qy_span_new();
     if (!s) return NULL;
-    s->home = n <= 64 ? &s->home_word : qy_meta_bits_new(n);
+    s->cls = (uint8_t)c;
+    if (c == QY_CLASS_TINY) s->tiny = qy_tiny_record_new(n);
+    else s->home = n <= 64 ? &s->home_word : qy_meta_bits_new(n);
     if (s->home) return s;
     qy_span_delete(s);
     return NULL;
 }
 
 static void delete_record(qy_slab_t *s, uint32_t n) {
-    if (s->home != &s->home_word) qy_meta_bits_delete(s->home, n);
+    if (s->cls == QY_CLASS_TINY) qy_tiny_record_delete(s->tiny, n);
+    else if (s->home != &s->home_word) qy_meta_bits_delete(s->home, n);
     if (s->purged && s->purged != &s->purged_word) qy_meta_bits_delete(s->purged, n);
     qy_span_delete(s);
 }
@@ -143,7 +150,7 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
     unsigned n = qy_class_slab_units(c, h->bins[c].nslabs);
     size_t bytes = n * QY_UNIT, size = qy_class_size[c];
     if (h->limit && h->held_bytes + bytes > h->limit) return NULL;
-    qy_slab_t *s = new_record((uint32_t)(bytes / size));
+    qy_slab_t *s = new_record(c, (uint32_t)(bytes / size));
     if (!s) return NULL;
     qy_units_t u;
     if (!qy_units_take_at(n, qy_class_frame_units(c), qy_class_slab_places(c, n), &u)) {
@@ -151,7 +158,6 @@ qy_slab_t *qy_slab_new(qy_heap_t *h, unsigned c) {
         return NULL;
     }
     s->kind = QY_SPAN_SLAB;
-    s->cls = (uint8_t)c;
     s->units = (uint16_t)n;
     s->base = u.chunk->record.base + u.first * QY_UNIT;
     s->touched = (uint16_t)u.dirty;
@@ -201,7 +207,8 @@ size_t qy_slab_release_empty(qy_heap_t *h) {
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
         for (qy_slab_t *s = h->bins[c].list[QY_LIST_EMPTY], *next; s; s = next) {
             next = s->next;
-            if (!qy_slab_is_empty(s)) continue;  // in a mailbox: somebody freed a block twice
+            // In a mailbox: somebody freed a block twice. Or somebody is about to tell of frees that are known by now.
+            if (!qy_slab_is_empty(s) || !qy_slab_is_left_alone(s)) continue;
             h->bins[c].nempty--;
             qy_slab_release(h, s);
             n++;
@@ -253,10 +260,7 @@ bool qy_slab_steal(qy_heap_t *h, qy_heap_t *idle, unsigned c) {
 
 static const char written[] = "a free block was written to";  // by the program: not this library's fault
 
-const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
-    if (s->kind != QY_SPAN_SLAB || s->cls == 0 || s->cls >= QY_CLASS_COUNT) return "descriptor has no class";
-    if (atomic_load(&s->heap) != h) return "slab belongs to another heap";
-    if (s->ncarved > s->nblocks || qy_slab_home(s) > s->ncarved) return "more free blocks than were carved";
+static const char *check_blocks(const qy_slab_t *s) {
     uint32_t n = 0, i;
     for (int k = 0; k < 2; k++) {
         for (const qy_block_t *b = k ? s->chain2 : s->chain; b; b = qy_link_next(b)) {
@@ -281,9 +285,19 @@ const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
         if (!qy_link_valid(qy_slab_block(s, i))) return written;
     }
     if (home != s->nhome) return "free blocks are miscounted";
-    if (purged != s->npurged) return "purged blocks are miscounted";
+    return purged != s->npurged ? "purged blocks are miscounted" : NULL;
+}
+
+const char *qy_slab_check(const qy_heap_t *h, const qy_slab_t *s) {
+    if (s->kind != QY_SPAN_SLAB || s->cls == 0 || s->cls >= QY_CLASS_COUNT) return "descriptor has no class";
+    if (atomic_load(&s->heap) != h) return "slab belongs to another heap";
+    if (s->ncarved > s->nblocks || qy_slab_home(s) > s->ncarved) return "more free blocks than were carved";
+    bool tiny = s->cls == QY_CLASS_TINY;
+    const char *wrong = tiny ? qy_tiny_check(h, s) : check_blocks(s);
+    if (wrong) return wrong;
     if (s->settle_at != next_change(s)) return "when the slab is to be settled is wrong";
-    if (s->list != wanted_list(s)) return "slab is on the wrong list";
+    unsigned wanted = wanted_list(s);
+    if (s->list != wanted && !(tiny && qy_tiny_may_be_on(h, s, wanted))) return "slab is on the wrong list";
     for (size_t at = 0; at < (size_t)s->units * QY_UNIT; at += QY_TAG_PAGE)
         if (qy_map_tag_now(s->base + at) != (at < tagged_bytes(s, s->ncarved) ? wanted_tag(h, s) : 0))
             return "a tag of the slab is wrong";

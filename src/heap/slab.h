@@ -82,9 +82,29 @@ const char *qy_slab_sound(const qy_heap_t *h, const qy_slab_t *s);
 // begin, but for those that had them when `since` blocks were carved.
 void qy_slab_set_tags(const qy_heap_t *h, const qy_slab_t *s, uint32_t since);
 
-QY_INLINE bool qy_slab_is_empty(const qy_slab_t *s) {
-    return qy_slab_home(s) == s->ncarved && atomic_load_explicit(&s->remote, memory_order_acquire) == 0;
+// Nothing is on its way to it, nor does a thread hold on to its descriptor.
+QY_INLINE bool qy_slab_is_left_alone(const qy_slab_t *s) {
+    return atomic_load_explicit(&s->remote, memory_order_acquire) == 0;
 }
+
+QY_INLINE bool qy_slab_is_empty(const qy_slab_t *s) {
+    return qy_slab_home(s) == s->ncarved && (s->cls == QY_CLASS_TINY || qy_slab_is_left_alone(s));
+}
+
+// Call before blocks leave a slab that may be empty.
+QY_INLINE void qy_slab_leaves_empty(qy_heap_t *h, const qy_slab_t *s) {
+    if (qy_slab_is_empty(s)) h->bins[s->cls].nempty--;
+}
+
+// These bytes are about to be touched page by page.
+void qy_slab_populate(char *at, size_t bytes);
+
+// h is about to make a slab for class c: perhaps bring home what the calling thread's lists hold of other classes, if
+// it is its heap, and release empty slabs.
+void qy_slab_reclaim(qy_heap_t *h, unsigned c);
+
+// Let h have a slab of class c from an idle heap instead of growing. False: there was none.
+bool qy_slab_steal_idle(qy_heap_t *h, unsigned c);
 
 // So many bits its bitmaps have, at least.
 QY_INLINE uint32_t qy_slab_bits(const qy_slab_t *s) {

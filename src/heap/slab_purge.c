@@ -2,6 +2,7 @@
 // slab_purge.c: the OS pages of a slab that only free blocks lie on go back.
 #include "heap/link.h"
 #include "heap/slab.h"
+#include "heap/tiny.h"
 #include "os/os.h"
 #include "pages/meta.h"
 #include "pages/purging.h"
@@ -35,6 +36,7 @@ static void link_again(const qy_slab_t *s, uint32_t w) {
 
 size_t qy_slab_purge(qy_heap_t *h, qy_slab_t *s) {
     QY_NEEDS(&h->lock);
+    if (s->cls == QY_CLASS_TINY) return qy_tiny_purge(h, s);
     size_t page = qy_os_page_size(), size = qy_class_size[s->cls], start = (size_t)(s->origin - s->base);
     size_t bytes = (size_t)s->units << QY_UNIT_SHIFT, carved_end = start + s->ncarved * size;
     if ((size_t)(s->nhome + s->nchain) * size < page || s->nblocks > BLOCKS_MAX || page > bytes) return 0;

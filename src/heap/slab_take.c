@@ -9,6 +9,7 @@
 #include "heap/waste.h"
 #include "heap/remote.h"
 #include "heap/slab.h"
+#include "heap/tiny.h"
 #include "os/os.h"
 #include "pages/purging.h"
 #include "pages/chunk.h"
@@ -17,17 +18,11 @@
 
 #define PAGE ((size_t)4096)
 
-// Call before blocks leave a slab that may be empty.
-static void leaves_empty(qy_heap_t *h, const qy_slab_t *s) {
-    if (qy_slab_is_empty(s)) h->bins[s->cls].nempty--;
-}
-
-// The links are about to touch these pages one by one: at once it takes two thirds of the time. What was begun is there
-// already, and all where pages are huge. A kernel before 5.14 cannot.
-static void populate(char *at, uint32_t n, size_t size) {
+// To touch these pages at once takes two thirds of the time of one by one. What was begun is there already, and all
+// where pages are huge. A kernel before 5.14 cannot.
+void qy_slab_populate(char *at, size_t bytes) {
     static _Atomic bool denied;
-    char *from = (char *)qy_round_up((uintptr_t)at, PAGE);
-    char *to = (char *)qy_round_up((uintptr_t)at + (n - 1) * size + sizeof(qy_block_t), PAGE);
+    char *from = (char *)qy_round_up((uintptr_t)at, PAGE), *to = (char *)qy_round_up((uintptr_t)at + bytes, PAGE);
     if (!QY_WITH(carve) || to <= from + PAGE || qy_os_page_size() != PAGE || qy_os_thp_always()) return;
     if (atomic_load_explicit(&denied, memory_order_relaxed)) return;
     if (!qy_os_populate(from, (size_t)(to - from))) atomic_store_explicit(&denied, true, memory_order_relaxed);
@@ -59,7 +54,7 @@ static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fr
     char *page_end = (char *)qy_round_down((uintptr_t)at, page) + page;
     uint32_t n = s->fresh && size >= PAGE ? 1 : (uint32_t)(((size_t)(page_end - at) + size - 1) / size);
     n = (uint32_t)qy_min(qy_min(n, want), s->nblocks - s->ncarved);
-    leaves_empty(h, s);
+    qy_slab_leaves_empty(h, s);
     __atomic_store_n(&s->ncarved, s->ncarved + n, __ATOMIC_RELAXED);
     qy_slab_set_tags(h, s, s->ncarved - n);
     *ret_fresh = n == 1 && s->fresh;
@@ -68,7 +63,7 @@ static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fr
         if (s->ncarved == s->nblocks) mark_edge(s);
         return (qy_block_t *)at;
     }
-    if (s->fresh) populate(at, n, size);
+    if (s->fresh) qy_slab_populate(at, (n - 1) * size + sizeof(qy_block_t));  // where links will be
     if (s->ncarved == s->nblocks) mark_edge(s);
     qy_block_t *first = (qy_block_t *)at, *b = first;
     for (uint32_t i = 1;; i++) {
@@ -108,7 +103,7 @@ static qy_block_t *lowest(qy_slab_t *s, uint64_t *bits, uint32_t w, uint32_t n, 
 static qy_block_t *take_home(qy_heap_t *h, qy_slab_t *s, unsigned want) {
     uint32_t n = (uint32_t)qy_min(want, s->nhome);
     if (s->cls <= QY_CLASS_SMALL) n = qy_min(n, qy_class_limit[s->cls]);
-    leaves_empty(h, s);
+    qy_slab_leaves_empty(h, s);
     s->nhome -= n;
     h->free_bytes -= n * (size_t)qy_class_size[s->cls];
     while (!s->home[s->low]) s->low++;
@@ -118,7 +113,7 @@ static qy_block_t *take_home(qy_heap_t *h, qy_slab_t *s, unsigned want) {
 // The chain that another thread handed over, as it is: it is not walked here.
 static qy_block_t *take_chain(qy_heap_t *h, qy_slab_t *s) {
     qy_block_t *chain = s->chain;
-    leaves_empty(h, s);
+    qy_slab_leaves_empty(h, s);
     h->free_bytes -= (size_t)(s->nchain - s->nchain2) * qy_class_size[s->cls];
     s->chain = s->chain2;
     s->nchain = s->nchain2;
@@ -129,7 +124,7 @@ static qy_block_t *take_chain(qy_heap_t *h, qy_slab_t *s) {
 
 static qy_block_t *take_one_of_chain(qy_heap_t *h, qy_slab_t *s) {
     qy_block_t *b = s->chain;
-    leaves_empty(h, s);
+    qy_slab_leaves_empty(h, s);
     h->free_bytes -= qy_class_size[s->cls];
     s->nchain--;
     s->chain = qy_link_next(b);
@@ -146,7 +141,7 @@ static qy_block_t *take_one_of_chain(qy_heap_t *h, qy_slab_t *s) {
 static qy_block_t *recarve(qy_heap_t *h, qy_slab_t *s, unsigned want) {
     size_t size = qy_class_size[s->cls];
     uint32_t n = (uint32_t)qy_min(qy_max(1, 4096 / size), qy_min(want, s->npurged));
-    leaves_empty(h, s);
+    qy_slab_leaves_empty(h, s);
     s->npurged -= n;
     h->free_bytes -= n * size;
     h->purged_bytes -= n * size;
@@ -211,11 +206,7 @@ static uint64_t lists_home(qy_heap_t *h, unsigned c) {
     return cost;
 }
 
-// h, which is locked, is about to make a slab for class c: perhaps bring home what the calling thread's lists hold of
-// other classes, if it is its heap, and release empty slabs.
-static void reclaim_before_slab(qy_heap_t *h, unsigned c) {
-    QY_NEEDS(&h->lock);
-    if (!QY_WITH(reclaim) || h->made_bytes < qy_max(h->slab_bytes / RECLAIM_PART, RECLAIM_LEAST)) return;
+QY_NOINLINE static void reclaim(qy_heap_t *h, unsigned c) {
     uint64_t now = qy_os_now_ns();
     if (now < h->reclaim_at) {
         h->made_bytes /= 2;  // not the clock before each slab
@@ -227,6 +218,11 @@ static void reclaim_before_slab(qy_heap_t *h, unsigned c) {
     cost += qy_slab_release_empty(h) * NS_SLAB;
     h->reclaim_at = now + cost * RECLAIM_SHARE;
     qy_waste_in_slabs(h);
+}
+
+void qy_slab_reclaim(qy_heap_t *h, unsigned c) {
+    QY_NEEDS(&h->lock);
+    if (QY_WITH(reclaim) && h->made_bytes >= qy_max(h->slab_bytes / RECLAIM_PART, RECLAIM_LEAST)) reclaim(h, c);
 }
 
 // ---- taking ----------------------------------------------------------------------------------------------
@@ -254,13 +250,13 @@ typedef struct steal_wish {
 
 static bool steal_from(qy_heap_t *idle, void *arg) {
     const steal_wish_t *wish = arg;
+    qy_tiny_mend(idle);
     qy_remote_drain(idle);  // what is still on its way makes slabs look used
     qy_lists_unpark_class(idle, wish->cls);
     return qy_slab_steal(wish->heap, idle, wish->cls);
 }
 
-// Let h have slabs of class c from an idle heap instead of growing.
-static bool steal(qy_heap_t *h, unsigned c) {
+bool qy_slab_steal_idle(qy_heap_t *h, unsigned c) {
     return h->kind != QY_HEAP_FIRST_CLASS && qy_heaps_any_idle(steal_from, &(steal_wish_t){h, c});
 }
 
@@ -322,7 +318,7 @@ qy_block_t *qy_slab_take_some(
     qy_remote_drain(h);
     for (int more = 0; more < 3; more++) {
         if (more == 1 && !qy_depot_home(h)) continue;
-        if (more == 2 && !steal(h, c)) break;
+        if (more == 2 && !qy_slab_steal_idle(h, c)) break;
         for (unsigned i = 0; i < QY_LIST_FRESH; i++)
             if (bin->list[i]) return take_from(h, bin->list[i], want, ret_count, ret_fresh);
         if (more == 0 && larger > QY_SMALL_MAX && h->slab_bytes >= LARGER_LEAST) {
@@ -331,7 +327,7 @@ qy_block_t *qy_slab_take_some(
         }
         if (bin->list[QY_LIST_FRESH]) return take_from(h, bin->list[QY_LIST_FRESH], want, ret_count, ret_fresh);
     }
-    reclaim_before_slab(h, c);
+    qy_slab_reclaim(h, c);
     qy_slab_t *s = qy_slab_new(h, c);
     if (!s) return NULL;
     refine(h, c);  // only now: a heap at its limit could not use another class

@@ -20,7 +20,8 @@ static void add_heap(qy_heap_t *h, quarry_stats_t *st, qy_sums_t *sums) {
         qy_slab_sums_t has = qy_slab_sums(s);
         st->live_blocks += has.out;
         st->live_bytes += has.out * has.block_bytes;
-        st->slab_free_bytes += has.home * has.block_bytes;
+        st->slab_free_bytes += (has.home - has.loose) * has.block_bytes;
+        st->cached_bytes += has.loose * has.block_bytes;
         st->slab_fresh_bytes += has.fresh;
         st->slab_purged_bytes += has.purged * has.block_bytes;
     }
@@ -32,12 +33,12 @@ void qy_stats_read(quarry_stats_t *ret) {
     quarry_stats_t st = {0};
     qy_sums_t sums = {0};
     if (qy_heap_init()) {
-        size_t cached_blocks;
-        st.cached_bytes = qy_cache_bytes(&cached_blocks);
+        size_t cached_blocks, cached_bytes = qy_cache_bytes(&cached_blocks);
+        st.cached_bytes = cached_bytes;
         for (qy_heap_t *h = qy_heap_first(); h; h = h->next) add_heap(h, &st, &sums);
         qy_sums_set_rest(&sums);
         st.live_blocks += sums.runs + sums.huges - cached_blocks;
-        st.live_bytes += sums.run_live_bytes + sums.huge_live_bytes - st.cached_bytes;
+        st.live_bytes += sums.run_live_bytes + sums.huge_live_bytes - cached_bytes;
         st.run_slack_bytes = sums.run_slack_bytes;
         st.pages_dirty_bytes = sums.pages_dirty_bytes + sums.huge_cached_bytes;
         st.pages_clean_bytes = sums.pages_clean_bytes;

@@ -42,6 +42,7 @@ static struct {
     uint64_t sums_ns, sums_cost, classes_ns, classes_cost;  // [lock]
     size_t sums_mapped, sums_dirty, classes_mapped;         // [lock] mapped bytes then, and those of free pages
     size_t fresh;                                           // [lock] bytes of slabs never given out, by the last walk
+    size_t loose;                                           // [lock] likewise of 8-byte blocks in the hands of threads
     uint64_t sleepers_ns, sleepers_cost;                    // [lock] when the caches of those who sleep were counted
     uint8_t row_of[QY_CLASS_COUNT];                         // [lock] during a walk: 1 + row of a class
 } last_written;
@@ -85,6 +86,8 @@ static void add_rest(qy_sums_t *s) {
     s->metadata_bytes += tables_bytes();
     s->cached_bytes += qy_stats_cached(&blocks);
     s->cached_blocks += blocks;
+    s->cached_bytes += last_written.loose;
+    s->cached_blocks += last_written.loose / QY_TINY;
     s->slab_fresh_bytes = last_written.fresh;
     s->fresh_at_ns = last_written.classes_ns;
 }
@@ -159,7 +162,7 @@ static void write_places(quarry_stats_page_heap_t *page, unsigned copy) {
 typedef struct walk {
     quarry_stats_page_heap_t *page;
     unsigned copy, rows;
-    size_t fresh;
+    size_t fresh, loose;
 } walk_t;
 
 static class_t *row_of(walk_t *w, unsigned c) {
@@ -179,11 +182,13 @@ static void add_slab(walk_t *w, const qy_slab_t *s) {
     qy_slab_sums_t has = qy_slab_sums(s);
     qy_stats_add(&r->slabs, 1);
     qy_stats_add(&r->slabs_bytes, has.bytes);
-    qy_stats_add(&r->out_blocks, has.out);
-    qy_stats_add(&r->free_blocks, has.home);
+    qy_stats_add(&r->out_blocks, has.out + has.loose);  // as blocks in threads' lists are
+    qy_stats_add(&r->free_blocks, has.home - has.loose);
+    qy_stats_add(&r->cached_blocks, has.loose);
     qy_stats_add(&r->purged_blocks, has.purged);
     qy_stats_add(&r->fresh_bytes, has.fresh);
     w->fresh += has.fresh;
+    w->loose += has.loose * has.block_bytes;
 }
 
 static void add_cached(void *arg, unsigned c, size_t blocks) { qy_stats_add(&row_of(arg, c)->cached_blocks, blocks); }
@@ -233,6 +238,7 @@ static void write_classes(quarry_stats_page_heap_t *page) {
     last_written.classes_ns = end;
     last_written.classes_mapped = mapped_now();
     last_written.fresh = w.fresh;
+    last_written.loose = w.loose;
 }
 
 // ---- when -------------------------------------------------------------------------------------------------

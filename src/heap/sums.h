@@ -8,6 +8,7 @@
 
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/tiny.h"
 #include "heap/types.h"
 
 typedef quarry_stats_page_sums_t qy_sums_t;
@@ -16,12 +17,14 @@ typedef quarry_stats_page_sums_t qy_sums_t;
 typedef struct qy_slab_sums {
     size_t block_bytes, bytes, fresh;  // of a block; of all of it; of that never given out
     size_t out, home, purged;          // blocks: given out; at home or on the way; of which on pages that went back
+    size_t loose;                      // those of home that only the heap's thread may take (tiny.h)
 } qy_slab_sums_t;
 QY_INLINE qy_slab_sums_t qy_slab_sums(const qy_slab_t *s) {
     size_t size = qy_class_size[s->cls], bytes = (size_t)s->units << QY_UNIT_SHIFT;
+    bool tiny = s->cls == QY_CLASS_TINY;
     uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
     size_t remote = (size_t)(word >> QY_REMOTE_COUNT_SHIFT & QY_REMOTE_MASK);
-    size_t home = qy_slab_home(s) + remote;
+    size_t home = tiny ? qy_tiny_free_blocks(s) : qy_slab_home(s) + remote;
     return (qy_slab_sums_t){
         .block_bytes = size,
         .bytes = bytes,
@@ -29,6 +32,7 @@ QY_INLINE qy_slab_sums_t qy_slab_sums(const qy_slab_t *s) {
         .out = s->ncarved - home,
         .home = home,
         .purged = s->npurged,
+        .loose = tiny ? home - qy_slab_home(s) : 0,
     };
 }
 

@@ -16,6 +16,7 @@
 #include "heap/sizeclass.h"
 #include "heap/stats_cache.h"
 #include "heap/stats_page.h"
+#include "heap/tiny.h"
 #include "os/os.h"
 #include "pages/chunk.h"
 #include "pages/map.h"
@@ -23,7 +24,7 @@
 #include "rt/opts.h"
 #include "stacks/stacks.h"
 
-static const qy_cache_t cache_none = {.head = {&qy_link_end}, .key = QY_TAG_NO_OWNER};
+static const qy_cache_t cache_none = {.head = {&qy_link_end}, .key = QY_TAG_NO_OWNER, .tiny = &qy_tiny_none};
 __thread qy_cache_t *qy_cache_tls = (qy_cache_t *)&cache_none;
 __thread volatile qy_thread_state_t qy_thread_state;
 
@@ -68,6 +69,7 @@ static qy_thread_t *fresh_locked(void) {
     qy_thread_t *t = (qy_thread_t *)(void *)records.fresh;
     t->prev = records.more->prev;
     t->pend = records.more->pend;
+    t->tiny_groups = records.more->tiny_groups;
     t->cached_of = records.more->cached_of;
     records.fresh += QY_META_PAGE;
     records.more++;
@@ -100,12 +102,20 @@ static void thread_record_delete(qy_thread_t *t) {
 
 qy_lock_t *qy_thread_lock(void) { return &records.lock; }
 
+static void use_tiny(qy_thread_t *t) {
+    QY_NEEDS(&t->heap->lock);
+    // A heap of several threads has no owner who alone may write to the bits.
+    t->tiny_on = qy_opts.tiny && (qy_opts.tiny == 1 || t->heap->tiny) && qy_opts.tcache && !qy_opts.arenas;
+    memset(t->cache.small + 1, t->tiny_on ? 0 : t->cache.cls[1], QY_TINY);
+}
+
 static void copy_classes_locked(qy_thread_t *t) {
     QY_NEEDS(&t->heap->lock);
     memcpy(t->cache.cls, t->heap->cls, sizeof t->heap->cls);
     for (unsigned i = 1; i <= QY_CLASS_SMALL; i++) memset(t->cache.small + 16 * i - 15, t->heap->cls[i], 16);
+    use_tiny(t);
     // Until they are copied, frees of such blocks take the slow path.
-    for (unsigned c = QY_CLASS_LEARNED; c <= QY_CLASS_SLAB_64K; c++) {
+    for (unsigned c = QY_CLASS_LEARNED; c < QY_CLASS_TINY; c++) {
         if (!(t->heap->learned >> (c - QY_CLASS_LEARNED) & 1) || t->cache.magic[c]) continue;
         t->cache.magic[c] = qy_class_magic[c];
         qy_draw_set_room(t, c, qy_budget_limit(c));
@@ -159,6 +169,9 @@ static _Atomic unsigned untold;  // calls since libc would not tell when a threa
 static void use_options(qy_thread_t *t) {
     // No owner sends every free to the slow path, and with empty lists every malloc too.
     t->cache.key = qy_opts.tcache ? t->heap->owner : QY_TAG_NO_OWNER;
+    qy_heap_lock(t->heap);
+    use_tiny(t);
+    qy_heap_unlock(t->heap);
 }
 
 static qy_thread_t *attach(void) {
@@ -173,6 +186,7 @@ static qy_thread_t *attach(void) {
     }
     qy_cache_t *cache = &t->cache;
     cache->head[0] = &qy_link_end;
+    cache->tiny = &qy_tiny_none;
     // Not of what is learned, perhaps just now: copy_classes_locked has that.
     memcpy(cache->magic, qy_class_magic, QY_CLASS_LEARNED * sizeof *cache->magic);
     memcpy(cache->room, qy_class_limit, QY_CLASS_LEARNED * sizeof *cache->room);

@@ -4,7 +4,8 @@
 // Words
 //   block   what malloc returns. Free blocks carry a link in their first 16 bytes (qy_block_t).
 //   class   one block size. 1..64 are 16, 32, ... 1024 bytes (size / 16); 65..88 are eight steps per doubling to 8 KiB,
-//           104..127 likewise to 64 KiB; 89..103 are sizes of up to 8 KiB that are learned (sizeclass.h).
+//           104..127 likewise to 64 KiB; 89..102 are sizes of up to 8 KiB that are learned (sizeclass.h); 103 is 8
+//           bytes, of which all is told in tiny.h.
 //   unit    16 KiB of address space, the granule of everything below. Each unit belongs to one span.
 //   chunk   2 MiB, aligned: 128 units, the page layer's book-keeping group (chunk.h).
 //   span    consecutive units with one owner: a slab or a run.
@@ -21,6 +22,7 @@
 //   live | in a thread's cache (head, prev), in its heap's depot, or parked with the heap between two
 //   threads | in a freer's pending group | in its slab's remote chain | at home (by its bit, or on chain or
 //   chain2) | purged (its page was given back; another bit in the slab says so)
+// (Blocks of 8 bytes have no lists: tiny.h.)
 // Equation, under the heap's lock (qy_slab_check):
 //   live + cached + pending + remote.count + nhome + nchain + npurged == ncarved <= nblocks
 //
@@ -42,10 +44,12 @@
 #define QY_ALIGN_MIN 16u
 #define QY_SMALL_MAX 1024u
 #define QY_MEDIUM_MAX 65536u
-#define QY_RUN_MAX ((size_t)1 << 20)    // up to here always within a chunk
-#define QY_CLASS_SMALL 64u              // last small class
-#define QY_CLASS_LEARNED 89u            // first of the classes whose size is found out while the program runs
-#define QY_CLASS_SLAB_64K 103u          // the last of them, and last class in frames of 64 KiB
+#define QY_RUN_MAX ((size_t)1 << 20)  // up to here always within a chunk
+#define QY_CLASS_SMALL 64u            // last small class
+#define QY_CLASS_LEARNED 89u          // first of the classes whose size is found out while the program runs
+#define QY_CLASS_TINY 103u            // blocks of 8 bytes (tiny.h); behind the last of the learned ones
+#define QY_CLASS_SLAB_64K 103u        // last class in frames of 64 KiB
+#define QY_TINY ((size_t)8)
 #define QY_SLAB_64K_MAX ((size_t)8192)  // most bytes there
 #define QY_CLASS_COUNT 128u             // classes 1..127; 0 is "none" and its cache list is always empty
 #define QY_STEP_COUNT 833u              // steps of sizes: 1..64 of 16 bytes, then 128 per doubling; 0 is size 0
@@ -62,6 +66,9 @@ typedef struct qy_block {
 typedef struct qy_thread qy_thread_t;
 typedef struct qy_huge qy_huge_t;
 typedef struct qy_draw qy_draw_t;
+typedef struct qy_tiny_word qy_tiny_word_t;
+typedef struct qy_tiny qy_tiny_t;
+typedef struct qy_tiny_group qy_tiny_group_t;
 
 // ---- per thread -----------------------------------------------------------------------------
 
@@ -79,8 +86,10 @@ typedef struct qy_cache {
     uint32_t magic[QY_CLASS_SLAB_64K + 1];  // block-start test (sizeclass.h); [0] = 0
     int8_t room[QY_CLASS_COUNT];            // pushes left before the list is a full generation
     uint8_t cls[QY_STEP_COUNT + 7];         // step of a size -> class that this heap has for it; [0] = 0
-    uint8_t small[QY_SMALL_MAX + 8];        // the same by the size itself, to 1,024
+    uint8_t small[QY_SMALL_MAX + 8];        // the same by the size itself, to 1,024; 0 for those of 8 bytes
     qy_thread_t *thread;                    // whose it is; NULL in the one of threads without
+    qy_tiny_word_t *tiny;                   // blocks of 8 bytes come from this word of bits, ...
+    char *tiny_at;                          // ... whose first block is here
 } qy_cache_t;
 
 // Blocks of one foreign slab, gathered before they are handed over in one go.
@@ -97,6 +106,15 @@ _Static_assert(sizeof(qy_pend_t) == 32, "four places are two cache lines");
 #define QY_PEND_BYTES (64u * 1024)
 
 #define QY_BEGAN_LONG 0x80u  // head[] began with more than a generation, from a slab
+
+// The slab of 8-byte blocks that the thread freed a block of last, until it has another one (qy_tiny_refill): what lies
+// there and has this heap's tag is a block of it.
+typedef struct qy_tiny_seen {
+    char *base;
+    size_t bytes;  // 0: none
+    qy_tiny_t *tiny;
+    qy_slab_t *slab;
+} qy_tiny_seen_t;
 
 // A thread's state, on a page of its own. Recycled, never unmapped. [owner]
 struct qy_thread {
@@ -118,20 +136,33 @@ struct qy_thread {
     uint32_t seen;                    // [lock: statistics page] ... or others while it slept: by what that is told, ...
     bool counted;                     // [lock: statistics page] ... and whether they were counted since
     size_t pend_bytes;
-    uint64_t drawn;  // the control word that the blocks on its lists were drawn by (draw.h)
+    qy_slab_t *tiny_slab;  // the slab that cache.tiny is a word of; NULL: none
+    qy_tiny_seen_t tiny_seen;
+    bool tiny_on;       // requests of 1 to 8 bytes take 8 bytes
+    uint8_t tiny_open;  // bit i: tiny_groups[i] is open
+    uint64_t drawn;     // the control word that the blocks on its lists were drawn by (draw.h)
     // From here on a record keeps what it has when the next thread gets it: others read it at any time. `prev` is the
     // first.
     qy_block_t **prev;                           // [const] the full generation before head[]: qy_thread_more_t
     qy_pend_t *pend;                             // [const] QY_PEND_COUNT of them, likewise
+    qy_tiny_group_t *tiny_groups;                // [const] QY_TINY_GROUPS of them, likewise
     qy_thread_t *all_next;                       // [const] all records
     qy_draw_t *draw;                             // NULL: the sampler was never on
     _Atomic size_t cached_bytes, cached_blocks;  // in its cache, as was last counted; 0 when its thread has ended
     _Atomic uint16_t *cached_of;                 // [const] the same, blocks of each class: qy_thread_more_t
 };
+// Frees of blocks of 8 bytes of one foreign slab, of which its owner is told in one go (tiny.h).
+struct qy_tiny_group {
+    qy_slab_t *slab;
+    uint32_t untold;  // frees
+};
+#define QY_TINY_GROUPS 8u
+
 // What many threads do not write to, apart from the rest.
 typedef struct qy_thread_more {
     qy_block_t *prev[QY_CLASS_COUNT];
     qy_pend_t pend[QY_PEND_COUNT];
+    qy_tiny_group_t tiny_groups[QY_TINY_GROUPS];
     _Atomic uint16_t cached_of[QY_CLASS_COUNT];
 } qy_thread_more_t;
 
@@ -150,6 +181,7 @@ enum { QY_LIST_SOME,
 
 // The remote word: free blocks of a slab that other threads handed over.
 //   bits 0..19 offset of the first block / 16 + 1 (0: none), 20..39 count, 40..59 offset of the last one, bit 60 queued
+// Of a slab of 8-byte blocks bits 20..39 count the groups that threads have open for it. Bits 0..19 and 40..59 are 0.
 #define QY_REMOTE_MASK ((UINT64_C(1) << 20) - 1)
 #define QY_REMOTE_COUNT_SHIFT 20
 #define QY_REMOTE_LAST_SHIFT 40
@@ -171,7 +203,10 @@ struct qy_slab {
     bool fresh;                 // [const] none of them: the uncarved part is known to be zero
 
     QY_ALIGNED(QY_CACHE_LINE)
-    uint64_t *home;     // [lock: heap] bit per block: is at home. Its link stays as it was when it came
+    union {
+        uint64_t *home;   // [lock: heap] bit per block: is at home. Its link stays as it was when it came
+        qy_tiny_t *tiny;  // [const] of 8-byte blocks: all about them
+    };
     qy_block_t *chain;  // [lock: heap] at home, too: what others handed over, not walked yet
     qy_slab_t *next;    // [lock: heap] its list in the bin
     qy_slab_t *prev;
@@ -196,10 +231,14 @@ struct qy_slab {
     uint32_t purge_seen;  // [lock: heap] the epoch already purged (purge.c)
     uint64_t *purged;     // [lock: heap] bit per block whose page was given back, or NULL
     union {
-        uint64_t home_word;  // the bits themselves, where 64 are enough; ...
-        uint64_t made;       // [lock: heap] run: when it was, or grew last (run.c)
+        uint64_t home_word;   // the bits themselves, where 64 are enough; ...
+        uint64_t made;        // [lock: heap] run: when it was, or grew last (run.c)
+        uint64_t home_pages;  // [lock: heap] of 8-byte blocks: bit per page that is at home, ...
     };
-    uint64_t purged_word;  // ... likewise
+    union {
+        uint64_t purged_word;   // ... likewise
+        uint64_t purged_pages;  // [lock: heap] ... or was given back
+    };
 };
 _Static_assert(sizeof(struct qy_slab) == 3 * QY_CACHE_LINE, "an attribute before two declarators aligns both");
 
@@ -273,6 +312,10 @@ struct qy_heap {
     uint16_t learned;                            // [lock: heap] bit i: cls has named class QY_CLASS_LEARNED + i
     size_t lent;                                 // [lock: heap] bytes into its thread's lists since they were empty
     uint64_t has_parked;                         // [lock: heap] bit c - 1: a list of class c waits here (lists.h)
+    bool tiny;                                   // [lock: heap] requests of 1 to 8 bytes take 8 bytes, ...
+    uint8_t tiny_requests;                       // [lock: heap] ... for of class 1 these are so many more than others
+    _Atomic(char *) tiny_at;                     // [owner writes] cache.tiny_at of its thread; NULL: none
+    qy_slab_t *tiny_mail;                        // [lock: heap] slabs whose owner must take in itself (tiny.h)
     // What is long comes last: a heap of few classes touches one page less.
     uint64_t used[QY_CLASS_COUNT / 64];         // [lock: heap] bit c: it has slabs, and lists, of class c
     qy_bin_t bins[QY_CLASS_COUNT];              // [lock: heap]

@@ -12,6 +12,7 @@
 #include "heap/link.h"
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
+#include "heap/tiny.h"
 #include "pages/chunk.h"
 #include "pages/map.h"
 #include "pages/meta.h"
@@ -40,6 +41,11 @@ int qy_heap_walk(qy_heap_t *h, int (*visit)(void *block, size_t usable, void *ar
     for (qy_slab_t *s = h->all; s && !stop; s = s->all_next) {
         if (s->kind == QY_SPAN_RUN) {
             stop = visit(s->origin, qy_run_usable(s), arg);
+            continue;
+        }
+        if (s->cls == QY_CLASS_TINY) {
+            for (uint32_t i = 0; i < s->ncarved && !stop; i++)
+                if (!qy_tiny_is_free(s, i)) stop = visit(s->origin + i * QY_TINY, QY_TINY, arg);
             continue;
         }
         mark_out(s, out);

@@ -9,10 +9,15 @@
 #include "pool/pool.h"
 
 #define LIBC_ALIGNMENT 16
+#define LIBC_SMALL 8  // mallocs align requests of so many bytes to 8 only, as C23 says
+
+static size_t libc_bytes(size_t size, size_t alignment) {
+    return qy_max(size, alignment > LIBC_SMALL ? LIBC_SMALL + 1 : 1);
+}
 
 static void *libc_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    size = qy_max(size, 1);
+    size = libc_bytes(size, alignment);
     void *p = NULL;
     if (alignment <= LIBC_ALIGNMENT) p = flags & QUARRY_POOL_ZERO ? calloc(1, size) : malloc(size);
     else if (!posix_memalign(&p, alignment, size) && (flags & QUARRY_POOL_ZERO)) memset(p, 0, size);
@@ -28,7 +33,7 @@ static void *libc_resize(
     quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return libc_alloc(pool, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
-    size = qy_max(size, 1);
+    size = libc_bytes(size, alignment);
     if (old_size == QUARRY_SIZE_UNKNOWN) old_size = malloc_usable_size(ptr);
     if (alignment <= LIBC_ALIGNMENT) {
         char *p = realloc(ptr, size);

@@ -110,7 +110,7 @@ static void one_aligned(int k, size_t align, size_t n, int must_work) {
         return;
     }
     if (errno != 77) TEST_FAIL("%s(0x%zx, 0x%zx) set errno to %d", aligners[k].name, align, n, errno);
-    if (((uintptr_t)p & (align - 1)) || (uintptr_t)p % 16 || m.usable_size(p) < n)
+    if (((uintptr_t)p & (align - 1)) || (uintptr_t)p % (n - 1 < 8 ? 8 : 16) || m.usable_size(p) < n)
         TEST_FAIL("%s(0x%zx, 0x%zx) gave %p with %zu bytes", aligners[k].name, align, n, (void *)p, m.usable_size(p));
     size_t usable = m.usable_size(p);
     // Each page of a small one; of the others only the ends, since the memory may not be there.

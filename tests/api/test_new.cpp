@@ -77,7 +77,8 @@ TEST(every_form_gives_and_takes) {
             for (size_t n = 0; n < 5000000; n = n * 3 + 1) {
                 errno = 77;
                 void *p = f.make(n, align), *q = f.make(n, align);
-                if (!p || !q || p == q || (uintptr_t)p % align || (uintptr_t)p % 16 || malloc_usable_size(p) < n)
+                if (!p || !q || p == q || (uintptr_t)p % align || (uintptr_t)p % (n - 1 < 8 ? 8 : 16) ||
+                    malloc_usable_size(p) < n)
                     TEST_FAIL("%s(%zu, %zu) gave %p and %p", f.name, n, align, p, q);
                 memset(p, 1, n);
                 memset(q, 2, n);

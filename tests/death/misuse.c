@@ -53,6 +53,7 @@ static void twice(size_t n) {
     m.free(p);
     m.free(expect(DOUBLE, p));
 }
+static void double_8(void) { twice(8); }
 static void double_16(void) { twice(16); }
 static void double_100(void) { twice(100); }
 static void double_1024(void) { twice(1024); }
@@ -64,6 +65,7 @@ static void interleaved(size_t n) {
     m.free(q);
     m.free(expect(DOUBLE, p));
 }
+static void double_interleaved_8(void) { interleaved(8); }
 static void double_interleaved(void) { interleaved(48); }
 static void double_interleaved_medium(void) { interleaved(9000); }
 static void after_others(size_t n) {
@@ -75,6 +77,7 @@ static void after_others(size_t n) {
     m.free(expect(DOUBLE, p[0]));
     m.free(live);
 }
+static void double_after_1024_of_8(void) { after_others(8); }
 static void double_after_1024(void) { after_others(64); }
 static void double_after_1024_medium(void) { after_others(2000); }
 static void *free_there(void *p) {
@@ -86,33 +89,41 @@ static void elsewhere(void *p) {
     if (pthread_create(&thread, NULL, free_there, p)) _exit(51);
     pthread_join(thread, NULL);
 }
-static void double_by_other(void) {
-    void *p = some(100);
+static void by_other_of(size_t n) {
+    void *p = some(n);
     m.free(p);
     expect(DOUBLE, p);
     elsewhere(p);
 }
-static void double_after_other(void) {
-    void *p = some(100);
+static void double_by_other(void) { by_other_of(100); }
+static void double_by_other_8(void) { by_other_of(8); }
+static void after_other_of(size_t n) {
+    void *p = some(n);
     elsewhere(p);
     m.free(expect(DOUBLE, p));
 }
-static void double_others_both(void) {
-    void *p = some(100);
+static void double_after_other(void) { after_other_of(100); }
+static void double_after_other_8(void) { after_other_of(8); }
+static void others_both_of(size_t n) {
+    void *p = some(n);
     elsewhere(p);
     expect(DOUBLE, p);
     elsewhere(p);
 }
+static void double_others_both(void) { others_both_of(100); }
+static void double_others_both_8(void) { others_both_of(8); }
 static void *free_twice_there(void *p) {
     m.free(p);
     m.free(expect(DOUBLE, p));
     return NULL;
 }
-static void double_within_other(void) {
+static void within_other_of(size_t n) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, free_twice_there, some(100))) _exit(51);
+    if (pthread_create(&thread, NULL, free_twice_there, some(n))) _exit(51);
     pthread_join(thread, NULL);
 }
+static void double_within_other(void) { within_other_of(100); }
+static void double_within_other_8(void) { within_other_of(8); }
 static void double_large(void) { twice(100 * KIB); }
 static void double_large_by_other(void) {
     void *p = some(100 * KIB);
@@ -312,6 +323,8 @@ static void interior(size_t n, size_t offset) {
     char *p = some(n);
     m.free(expect(INTERIOR, p + offset));
 }
+static void interior_least_1(void) { interior(8, 1); }
+static void interior_least_4(void) { interior(8, 4); }
 static void interior_small_8(void) { interior(64, 8); }
 static void interior_small_16(void) { interior(64, 16); }
 static void interior_small_middle(void) { interior(1000, 496); }
@@ -550,6 +563,13 @@ typedef struct misuse {
     int of;
 } misuse_t;
 static const misuse_t cases[] = {
+    CASE(double_8),
+    CASE(double_interleaved_8),
+    CASE(double_after_1024_of_8),
+    CASE_OF_THREADS(double_by_other_8),
+    CASE_OF_THREADS(double_after_other_8),
+    CASE_OF_THREADS(double_others_both_8),
+    CASE_OF_THREADS(double_within_other_8),
     CASE(double_16),
     CASE(double_100),
     CASE(double_1024),
@@ -617,6 +637,8 @@ static const misuse_t cases[] = {
     CASE(invalid_realloc),
     CASE(invalid_usable_size),
     CASE_OF_THREADS(invalid_by_other),
+    CASE(interior_least_1),
+    CASE(interior_least_4),
     CASE(interior_small_8),
     CASE(interior_small_16),
     CASE(interior_small_middle),

@@ -158,7 +158,7 @@ static void mappings_exhausted(void) {
     for (int i = 0; i < 600; i++) {
         size_t n = i % 3 ? 1 + test_random(&random) % 3000 : i % 2 ? 100000 + test_random(&random) % 800000
                                                                    : 1 * MIB + test_random(&random) % (4 * MIB);
-        shadow_set(&live[i], m.malloc(n), n, 16);
+        shadow_set(&live[i], m.malloc(n), n, shadow_least(n));
     }
     if (!fill_table()) _exit(77);
     for (int round = 0; round < 3; round++) {
@@ -192,7 +192,7 @@ static void mappings_exhausted(void) {
             shadow_check(&live[i], live[i].n);
         } else {
             size_t n = i % 3 ? 100 : 3 * MIB;
-            shadow_set(&live[i], m.malloc(n), n, 16);
+            shadow_set(&live[i], m.malloc(n), n, shadow_least(n));
         }
     }
     for (int i = 0; i < 600; i++) m.free(live[i].p);

@@ -84,7 +84,7 @@ static void resize(shadow_t *s, size_t n) {
     }
     CHECK_EQ(errno, 77);
     for (size_t i = 0; i < old.n && i < n; i = pattern_next(i, old.n)) CHECK_EQ(p[i], pattern_at(old.key, i));
-    shadow_set(s, p, n, 16);
+    shadow_set(s, p, n, shadow_least(n));
 }
 
 static void *in_thread(void *unused) {
@@ -130,8 +130,8 @@ static void use_heap(void) {
 
 // About 450 operations: every class of sizes, every way to get and resize a block.
 static void workload(void) {
-    for (size_t n = 1; n <= 65536; n += n < 128 ? 16 : n / 8) GET(m.malloc(n), n, 16);
-    for (size_t n = 1; n <= 65536; n *= 3) GET(m.calloc(1, n), n, 16);
+    for (size_t n = 1; n <= 65536; n += n < 128 ? 16 : n / 8) GET(m.malloc(n), n, shadow_least(n));
+    for (size_t n = 1; n <= 65536; n *= 3) GET(m.calloc(1, n), n, shadow_least(n));
     static const size_t large[] = {65537, 300000, 1 << 20, (1 << 20) + 1, 3 << 20};
     for (int i = 0; i < 5; i++) {
         GET(m.malloc(large[i]), large[i], 16);
@@ -169,7 +169,7 @@ static void workload(void) {
     }
     m.trim(0);
     CHECK_EQ(m.trim(SIZE_MAX) & ~1, 0);
-    for (size_t n = 20; n < 200000; n *= 2) GET(m.malloc(n), n, 16);
+    for (size_t n = 20; n < 200000; n *= 2) GET(m.malloc(n), n, shadow_least(n));
 }
 
 static void free_all(void) {

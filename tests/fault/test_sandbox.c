@@ -52,7 +52,7 @@ static void make(shadow_t *s, uint64_t *random) {
     errno = 77;
     void *p = test_random(random) % 2 ? m.malloc(n) : m.calloc(1, n);
     if (p) {
-        shadow_set(s, p, n, 16);
+        shadow_set(s, p, n, shadow_least(n));
         return;
     }
     if (errno != ENOMEM || !may_fail) TEST_FAIL("%zu bytes: NULL, errno %d", n, errno);
@@ -72,7 +72,7 @@ static void work(int ops) {
                 continue;
             }
             for (size_t j = 0; j < old.n && j < n; j = pattern_next(j, old.n)) CHECK_EQ(p[j], pattern_at(old.key, j));
-            shadow_set(s, p, n, 16);
+            shadow_set(s, p, n, shadow_least(n));
         } else if (s->p) {
             shadow_check(s, s->n);
             errno = 77;

@@ -29,6 +29,7 @@
 #include "heap/sizeclass.h"
 #include "heap/slab.h"
 #include "heap/stats.h"
+#include "heap/tiny.h"
 #include "heap/walk.h"
 #include "heap/waste.h"
 #include "os/fake.h"
@@ -62,7 +63,7 @@ __attribute__((unused)) static qy_huge_t *huge_of(const void *p) {
 
 // What the map must say of each unit of a slab.
 __attribute__((unused)) static qy_tag_t tag_of(const qy_heap_t *h, const qy_slab_t *s) {
-    return h->owner | (s->npurged ? QY_TAG_PURGED : 0) | s->cls;
+    return h->owner | (s->npurged && s->cls != QY_CLASS_TINY ? QY_TAG_PURGED : 0) | s->cls;
 }
 
 __attribute__((unused)) static uint32_t remote_count(const qy_slab_t *s) {
@@ -91,7 +92,8 @@ __attribute__((unused)) static size_t blocks_out(qy_heap_t *h) {
     size_t n = 0;
     qy_heap_lock(h);
     for (qy_slab_t *s = h->all; s; s = s->all_next)
-        if (s->kind == QY_SPAN_SLAB) n += s->ncarved - qy_slab_home(s) - remote_count(s);
+        if (s->kind == QY_SPAN_SLAB)
+            n += s->ncarved - (s->cls == QY_CLASS_TINY ? qy_tiny_free_blocks(s) : qy_slab_home(s) + remote_count(s));
     qy_heap_unlock(h);
     return n;
 }

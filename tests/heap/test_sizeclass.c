@@ -7,20 +7,22 @@
 static void fine_table(uint8_t cls[QY_STEP_COUNT]) {
     for (unsigned i = 0; i < QY_STEP_COUNT; i++) cls[i] = (uint8_t)qy_class_of_step(i);
 }
-// The next smaller class of those that are not learned.
+// The next smaller class of those that are not learned; there is one for 8 bytes between these (test_tiny.c).
 static unsigned before(unsigned c) { return c == QY_CLASS_SLAB_64K + 1 ? QY_CLASS_LEARNED - 1 : c - 1; }
 
 TEST(sizes_rise) {
     CHECK_EQ(qy_class_size[0], 0);
     for (unsigned c = 1; c <= QY_CLASS_SMALL; c++) CHECK_EQ(qy_class_size[c], c * 16);
+    CHECK_EQ(qy_class_size[QY_CLASS_TINY], QY_TINY);
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        if (c == QY_CLASS_TINY) continue;
         // What is not learned yet is as if of the largest size there.
         if (qy_class_is_learned(c)) CHECK_EQ(qy_class_size[c], QY_SLAB_64K_MAX);
         else CHECK_LT(qy_class_size[before(c)], qy_class_size[c]);
         CHECK_EQ(qy_class_size[c] % QY_ALIGN_MIN, 0);
     }
     CHECK_EQ(qy_class_size[QY_CLASS_COUNT - 1], QY_MEDIUM_MAX);
-    CHECK_EQ(qy_class_size[QY_CLASS_SLAB_64K], 8192);
+    CHECK_EQ(qy_class_size[QY_CLASS_TINY - 1], 8192);
     CHECK_EQ(qy_class_size[QY_CLASS_SMALL], QY_SMALL_MAX);
 }
 
@@ -79,7 +81,7 @@ TEST(coarse_set_is_nested_and_rises) {
 static unsigned aligned_by_search(const uint8_t *cls, size_t align, size_t n) {
     if (align > 64 && n > 32768 && n <= 49152) return 0;
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
-        if (qy_class_is_learned(c) || cls[qy_step(qy_class_most(c))] != c) continue;
+        if (c == QY_CLASS_TINY || qy_class_is_learned(c) || cls[qy_step(qy_class_most(c))] != c) continue;
         if (qy_class_most(c) >= n && qy_class_size[c] % align == 0 && (align <= 64 || !qy_class_is_coloured(c)))
             return c;
     }
@@ -98,7 +100,7 @@ TEST(aligned_class) {
 }
 
 TEST(block_start_test_is_exact) {
-    for (unsigned c = 1; c <= QY_CLASS_SLAB_64K; c++) {
+    for (unsigned c = 1; c < QY_CLASS_TINY; c++) {
         size_t size = qy_class_size[c];
         for (size_t offset = 0; offset < 65536; offset++)
             if (qy_class_is_start(c, offset) != (offset % size == 0)) TEST_FAIL("class %u, offset %zu", c, offset);
@@ -108,7 +110,9 @@ TEST(block_start_test_is_exact) {
         for (size_t offset = 0; offset < 262144; offset += 16)
             if (qy_class_is_start(c, offset) != (offset % size == 0)) TEST_FAIL("class %u, offset %zu", c, offset);
     }
-    CHECK_EQ(qy_class_magic[0], 0);  // so that class 0 fails the test for every offset
+    // So that these fail the test for every offset.
+    CHECK_EQ(qy_class_magic[0], 0);
+    CHECK_EQ(qy_class_magic[QY_CLASS_TINY], 0);
 }
 
 // Frames of 256 KiB: 16 of them have all colours.
@@ -148,7 +152,9 @@ TEST(colours) {
 
 TEST(limits_are_sane) {
     CHECK_EQ(qy_class_limit[0], 0);
+    CHECK_EQ(qy_class_limit[QY_CLASS_TINY], 0);
     for (unsigned c = 1; c < QY_CLASS_COUNT; c++) {
+        if (c == QY_CLASS_TINY) continue;
         size_t limit = qy_class_limit[c], size = qy_class_size[c], bytes = limit * size;
         bool small = c <= QY_CLASS_SMALL;
         CHECK_GE(limit, small ? 16 : 1);
@@ -181,7 +187,7 @@ TEST(slab_sizes) {
             size_t bytes = units * QY_UNIT;
             CHECK_EQ(qy_class_slabs_bytes(c, n), sum);
             sum += bytes;
-            CHECK_LE(bytes / size, 4096);
+            CHECK_LE(bytes / size, c == QY_CLASS_TINY ? 8192 : 4096);
             if (n >= QY_SLABS_FIRST) CHECK_EQ(bytes, frame);
             // No more than a quarter is left over, wherever it begins, and fewer units would leave more.
             else {

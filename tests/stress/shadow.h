@@ -25,6 +25,9 @@ __attribute__((unused)) static void shadow_check(const shadow_t *s, size_t n) {
     }
 }
 
+// What is promised of n bytes where no alignment is asked for.
+__attribute__((unused)) static size_t shadow_least(size_t n) { return n - 1 < 8 ? 8 : 16; }
+
 // A block is new: check what malloc promises and fill it.
 __attribute__((unused)) static void shadow_set(shadow_t *s, void *p, size_t n, size_t align) {
     if (!p || (uintptr_t)p % align || m.usable_size(p) < n)
@@ -51,7 +54,7 @@ __attribute__((unused)) static size_t shadow_size(uint64_t *random) {
 
 // A new block by one of all the ways.
 __attribute__((unused)) static void shadow_make(shadow_t *s, uint64_t *random) {
-    size_t n = shadow_size(random), align = 16;
+    size_t n = shadow_size(random), align = shadow_least(n);
     uint64_t r = test_random(random) >> 8;
     void *p;
     switch (r % 16) {
@@ -115,7 +118,7 @@ __attribute__((unused)) static void shadow_resize(shadow_t *s, uint64_t *random)
     for (size_t i = 0; i < old.n && i < n; i = pattern_next(i, old.n)) {
         if (p[i] != pattern_at(old.key, i)) TEST_FAIL("realloc from %zu to %zu bytes: byte %zu changed", old.n, n, i);
     }
-    shadow_set(s, p, n, 16);
+    shadow_set(s, p, n, shadow_least(n));
 }
 
 // ---- options of the stress tests: --ops=N --threads=N ---------------------------------------------

@@ -53,7 +53,7 @@ static void *stage(void *arg) {
         if (e->from) {
             s = pop(e->from);
         } else if (e->size) {
-            shadow_set(&s, m.malloc(e->size), e->size, 16);
+            shadow_set(&s, m.malloc(e->size), e->size, shadow_least(e->size));
         } else {
             shadow_make(&s, &e->random);
         }
@@ -114,7 +114,7 @@ static void *phases(void *arg) {
         size_t limit = (size_t)16 << (round * 3 + (long)(test_seed % 3)) % 12;  // another size each time
         for (int i = 0; i < PER_PHASE; i++) {
             size_t n = 1 + test_random(&random) % limit;
-            shadow_set(&built[k][i], m.malloc(n), n, 16);
+            shadow_set(&built[k][i], m.malloc(n), n, shadow_least(n));
         }
         pthread_barrier_wait(&barrier);
         long whose = (k + round) % live;

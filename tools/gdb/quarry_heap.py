@@ -13,6 +13,7 @@ import gdb
 WORD = (1 << 64) - 1
 UNIT, CHUNK, TAG_SHIFT, TAGS_OF_RECORD_SHIFT = 14, 21, 12, 9
 ZERO_BYTES, ALIGN = 1 << 20, 16
+TINY, TINY_WORDS = 8, 16
 LEAF_SHIFT, LEAF_UNITS = 30, 1 << 16
 LONGEST_BLOCK_UNITS = 5
 SIZE = (1 << 48) - 1
@@ -139,6 +140,12 @@ class Heap:
         start = origin + index * size
         if address < origin or index >= int(slab["ncarved"]):
             return f"no block yet, in a slab of blocks of {size} bytes"
+
+        if size == TINY:
+            word = int(slab["tiny"]) + TINY_WORDS + index // 64 * 16  # src/heap/tiny.h: free, and freed by other threads
+            freed = [word_at(word + at) >> index % 64 & 1 for at in (0, 8)]
+            where = ", by another thread" if freed[1] else ""
+            return f"{'free' if any(freed) else 'live'} block at {start:#x}, class of {size} bytes, offset {address - start}{where}"
 
         def has_bit(bits):
             return int(slab[bits]) != 0 and int(slab[bits][index // 64]) >> index % 64 & 1
