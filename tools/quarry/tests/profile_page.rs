@@ -100,10 +100,13 @@ fn the_page_does_what_it_says() {
     browser.click("document.getElementById('search')");
     browser.type_text("LEAK");
     assert_eq!(browser.eval("document.querySelectorAll('#flame .hit').length"), 1);
-    assert_eq!(browser.text("T.said('found')"), "1 call, 1.91 MiB, 95 %");
+    assert_eq!(browser.text("T.said('found')"), "1 box of the whole graph, 1.91 MiB, 95 %");
     assert_eq!(browser.eval("T.rows('sites').map(row => row[0])"), json!(["leaks at demo.c:4"]));
     browser.type_text("xyz");
-    assert_eq!(browser.text("T.said('found') + T.said('none')"), "nothing is called sono site is called so");
+    assert_eq!(
+        browser.text("T.said('found') + T.said('none')"),
+        "no box has this in its nameno site has this in its name"
+    );
     browser.history(-1);
     assert_eq!(browser.text("document.getElementById('search').value"), "");
     assert_eq!(strings(&browser.eval("T.boxes()")), first);
@@ -432,12 +435,13 @@ fn keys_alone_reach_everything() {
         "Sites",
         "site",
         "live at the peak",
-        "at the window's end",
+        "live at the end of the window",
     ];
     assert_eq!(reached[..expected.len()], expected, "{reached:#?}");
     assert_eq!(
         reached[expected.len() + 4..],
         [
+            "How long blocks live",
             "Pages that are kept for little",
             "site",
             "waste",
@@ -477,7 +481,7 @@ fn keys_alone_reach_everything() {
     browser.key("/");
     assert_eq!(browser.text("document.activeElement.id"), "search");
     browser.type_text("churn");
-    assert_eq!(browser.text("T.said('found')"), "1 call, 300 B, 0.0 %");
+    assert_eq!(browser.text("T.said('found')"), "1 box of the whole graph, 300 B, 0.0 %");
     browser.key("Escape");
     assert_eq!(browser.text("document.getElementById('search').value"), "");
     browser.key("Escape");
@@ -722,7 +726,7 @@ fn pages_of_large_traces() {
     assert!(compare_sites(&rows, &json) >= 1000, "{rows}");
     browser.click("document.getElementById('search')");
     browser.type_text("parse");
-    assert!(browser.text("T.said('found')").contains("calls"));
+    assert!(browser.text("T.said('found')").contains("boxes"));
     browser.click("document.querySelectorAll('#flame button')[3]");
     browser.history(-1);
     assert_eq!(browser.complaints(), [""; 0]);

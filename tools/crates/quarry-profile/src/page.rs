@@ -110,6 +110,8 @@ struct Parts<'a> {
     /// What the script does not draw, as HTML.
     tables: String,
     least: f64,
+    /// What else there is to ask for, from a space on.
+    more: &'a str,
 }
 
 fn page(parts: &Parts, data: &Value) -> String {
@@ -126,8 +128,9 @@ fn page(parts: &Parts, data: &Value) -> String {
         table = format_args!("<pre>{}</pre>", svg::escape(&parts.table)),
         tables = parts.tables,
         note = svg::escape(&format!(
-            "1 KiB is 1024 bytes, 1 MiB is 1024 KiB. Calls with less than {} % of everything are joined to \"(others)\". No sum is lost by that.",
-            parts.least * 100.0
+            "1 KiB is 1024 bytes, 1 MiB is 1024 KiB. Calls with less than {} % of everything are joined to \"(others)\". No sum is lost by that.{}",
+            parts.least * 100.0,
+            parts.more
         )),
         data = embedded(data),
         script = format_args!("{}{SCRIPT}", page::SORT),
@@ -246,11 +249,12 @@ fn summary(report: &Report) -> String {
             profile.rates_text(),
             crate::estimate::FEW
         ),
-        false => String::new(),
+        false => String::from(
+            " Each allocation was recorded, so the numbers are exact. Bytes are those that the program asked malloc for.",
+        ),
     };
     format!(
-        "At most {} were live at once, after {} of {}; {} were never freed. In all {} were allocated, from {} in the code with their \
-         callers.{sample}",
+        "At most {} were live at once, after {} of {}; {} were never freed. In all {} were allocated, from {}.{sample}",
         crate::estimate::live(&profile.peak.live),
         time(report.after(profile.peak.time)),
         time(report.after(profile.last)),
@@ -260,7 +264,7 @@ fn summary(report: &Report) -> String {
             report.answer.all.sums.allocs.seen(),
             bytes
         ),
-        quarry_report::units::of(profile.rows.len() as u64, "place"),
+        quarry_report::units::of(profile.rows.len() as u64, "call stack"),
     )
 }
 
@@ -328,6 +332,12 @@ pub fn html(report: &Report) -> String {
             table: report.table(Style::default()),
             tables: tables::all(report),
             least,
+            more: match report.waste {
+                Some(_) => "",
+                None => {
+                    " --waste adds the pages that are kept for little. With --by thread, \"How long blocks live\" is of threads."
+                }
+            },
         },
         &data,
     )

@@ -8,6 +8,7 @@ use crate::calls::Calls;
 use crate::groups::Groups;
 use crate::growth::Growth;
 use crate::model::{Division, Lifetimes, Live, Profile, Row, Sums};
+use crate::verdict::Course;
 
 /// The moment whose live bytes lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,6 +196,8 @@ pub struct Answer {
     pub count: usize,
     /// The group with most lasting growth, shown or not, and its rows.
     pub grower: Option<(String, Vec<u32>)>,
+    /// The group that ever rises most, by the least that it holds, and its course; among those with most lasting growth.
+    pub riser: Option<(String, Course)>,
     /// By row of the profile: is it among them?
     pub chosen: Vec<bool>,
 }
@@ -230,14 +233,16 @@ pub fn answer(profile: &Profile, calls: &Calls, query: &Query) -> Answer {
     };
     let named = |number: usize| name_of(profile, calls, query.by, groups.rows(number)[0] as usize);
     let mut order: Vec<(i64, u32)> = Vec::with_capacity(groups.len());
-    let mut grower: Option<(usize, i64)> = None;
+    let mut growers: Vec<(i64, usize)> = Vec::new();
     for number in 0..groups.len() {
         let group = summed(groups.rows(number), &mut growth);
         order.push((group.key(query), number as u32));
-        if grower.is_none_or(|(_, most)| group.change.sure > most) {
-            grower = Some((number, group.change.sure));
+        growers.push((group.change.sure, number));
+        if growers.len() == 2 * GROWERS {
+            keep_most(&mut growers);
         }
     }
+    keep_most(&mut growers);
     let by_order = |a: &(i64, u32), b: &(i64, u32)| {
         b.0.cmp(&a.0).then_with(|| named(a.1 as usize).cmp(&named(b.1 as usize)))
     };
@@ -261,9 +266,28 @@ pub fn answer(profile: &Profile, calls: &Calls, query: &Query) -> Answer {
             .map(|&(_, number)| whole(groups.rows(number as usize), named(number as usize)))
             .collect(),
         count: groups.len(),
-        grower: grower.map(|(number, _)| (named(number), groups.rows(number).to_vec())),
+        grower: growers.first().map(|&(_, number)| (named(number), groups.rows(number).to_vec())),
+        riser: riser(&growers, |number| Course::of(&live_over_time(profile, groups.rows(number))))
+            .map(|(number, course)| (named(number), course)),
         chosen,
     }
+}
+
+/// Groups that are asked whether they ever rise.
+const GROWERS: usize = 64;
+
+/// The groups with most growth, the most first; the first of equals.
+fn keep_most(growers: &mut Vec<(i64, usize)>) {
+    growers.sort_by_key(|&(sure, number)| (std::cmp::Reverse(sure), number));
+    growers.truncate(GROWERS);
+}
+
+/// Of these groups the one whose floor rises most.
+fn riser(growers: &[(i64, usize)], course: impl Fn(usize) -> Course) -> Option<(usize, Course)> {
+    let growing = growers.iter().filter(|(sure, _)| *sure > 0);
+    let rising =
+        growing.map(|&(_, number)| (number, course(number))).filter(|(_, course)| course.is_rising());
+    rising.max_by(|(_, one), (_, other)| one.climb().total_cmp(&other.climb()))
 }
 
 /// Rows with equal numbers are one group.

@@ -13,7 +13,7 @@ use crate::graph::graph;
 use crate::model::{Lifetimes, Median, Profile};
 use crate::query::{Answer, At, By, Group, Query, Sort, live_at, live_over_time};
 use crate::tree::{Direction, Summed};
-use crate::verdict::Course;
+use crate::verdict::{Course, Floor};
 use crate::waste::Waste;
 
 /// Callers that are shown below a site.
@@ -100,7 +100,20 @@ impl Report<'_> {
         let most = most.map(|(name, rows)| {
             (name.as_str(), course.rise(&live_over_time(self.profile, rows)).round() as i64)
         });
-        course.text(most, self.after(self.profile.last))
+        let ns = self.after(self.profile.last);
+        let text = course.text(most, ns);
+        match self.riser() {
+            Some(site) => format!("{text}. {site}"),
+            None => text,
+        }
+    }
+
+    /// A site that ever rises, in words, where all together does not.
+    fn riser(&self) -> Option<String> {
+        let (name, course) = self.answer.riser.as_ref().filter(|_| !self.course().is_rising())?;
+        let (Course::Rising(first, last) | Course::Level(first, last)) = *course else { return None };
+        let begin = |floor: Floor| self.after(self.profile.spans.begin(floor.span));
+        course.text_of_site(name, self.after(self.profile.last), begin(last).saturating_sub(begin(first)))
     }
 
     /// The half-life of blocks, in words.

@@ -62,6 +62,14 @@ impl Course {
         matches!(self, Course::Rising(..))
     }
 
+    /// By how much the second floor is above the first.
+    pub fn climb(self) -> f64 {
+        match self {
+            Course::Short => 0.0,
+            Course::Rising(first, last) | Course::Level(first, last) => last.bytes - first.bytes,
+        }
+    }
+
     /// By how much something rose between the two floors, of its live bytes at the ends of the same spans.
     pub fn rise(self, live: &[f64]) -> f64 {
         let at = |floor: Floor| live.get(floor.span).copied().unwrap_or(0.0);
@@ -72,7 +80,7 @@ impl Course {
     }
 
     /// A line for people. `most` is the site that rises most, and by how much between the two floors. `ns`: how long all
-    /// was, as a program that has just begun builds up what it needs.
+    /// was.
     pub fn text(self, most: Option<(&str, i64)>, ns: u64) -> String {
         let at = |floor: Floor| bytes(floor.bytes.max(0.0) as u64);
         match self {
@@ -80,11 +88,7 @@ impl Course {
             Course::Rising(first, last) => {
                 let rule = format!(
                     "ever rising: {}. The least that is live rises in each tenth of the time, from {} in the 2nd tenth to {} in the 9th",
-                    if ns < LONG {
-                        "a leak, or a structure that is still being built"
-                    } else {
-                        "probably a leak"
-                    },
+                    cause(ns),
                     at(first),
                     at(last)
                 );
@@ -97,12 +101,30 @@ impl Course {
                 }
             }
             Course::Level(first, last) => format!(
-                "not ever rising: the least that is live is {} in the 2nd tenth of the time, and {} in the 9th",
+                "not ever rising as a whole: the least that is live is {} in the 2nd tenth of the time, and {} in the 9th",
                 at(first),
                 at(last)
             ),
         }
     }
+
+    /// A line on a site that ever rises, where all together does not. `between`: nanoseconds between the two floors.
+    pub fn text_of_site(self, site: &str, ns: u64, between: u64) -> Option<String> {
+        let Course::Rising(first, last) = self else { return None };
+        let pace = (last.bytes - first.bytes) / (between.max(1) as f64 / 1e9);
+        Some(format!(
+            "{site} is ever rising: {}. It holds {} in the 2nd tenth and {} in the 9th, {} in each second",
+            cause(ns),
+            bytes(first.bytes.max(0.0) as u64),
+            bytes(last.bytes.max(0.0) as u64),
+            change(pace.round() as i64)
+        ))
+    }
+}
+
+/// What may be behind memory that ever rises. A program that has just begun builds up what it needs.
+fn cause(ns: u64) -> &'static str {
+    if ns < LONG { "a leak, or a structure that is still being built" } else { "probably a leak" }
 }
 
 #[cfg(test)]
@@ -128,6 +150,16 @@ mod tests {
         assert!(!course(|_| 5.0).is_rising());
         assert!(!course(|t| 1e6 + t as f64).is_rising(), "a thousandth is nothing");
         assert_eq!(Course::of(&[1.0; 9]), Course::Short);
+    }
+
+    #[test]
+    fn a_site_that_rises_is_told_where_all_does_not() {
+        let floor = |span, bytes| Floor { span, bytes };
+        let rising = Course::Rising(floor(40, 1024.0), floor(340, 3072.0));
+        let text = rising.text_of_site("f at a.c:3", LONG, 4_000_000_000).unwrap();
+        let wanted = "f at a.c:3 is ever rising: probably a leak. It holds 1.00 KiB in the 2nd tenth and 3.00 KiB in the 9th, +512 B in each second";
+        assert_eq!(text, wanted);
+        assert_eq!(course(|_| 5.0).text_of_site("f", LONG, 1), None);
     }
 
     #[test]

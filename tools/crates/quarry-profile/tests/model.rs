@@ -220,6 +220,28 @@ fn a_hidden_leak_is_first_in_its_window() {
     }
 }
 
+/// A load that goes again in the middle hides a leak: all together falls, and one site does not.
+#[test]
+fn a_site_that_rises_below_a_load_is_named() {
+    let mut events = Vec::new();
+    for step in 0..1000u64 {
+        let address = 0x1000_0000 + step * 0x1000;
+        events.push(alloc(step * 8_000_000, 1, address, 100, 1));
+        if step == 400 {
+            events.push(alloc(step * 8_000_000, 1, 0x10_0000, 10 << 20, 2));
+        }
+        if step == 550 {
+            events.push(free(step * 8_000_000, 1, 0x10_0000));
+        }
+    }
+    let profile = profile(&events, Sampling::ALL, Division::Stack, &[]);
+    let answer = query::answer(&profile, &named(&profile, 2), &all(By::Site));
+    let everything = query::live_over_time(&profile, &answer.all.rows);
+    assert!(!quarry_profile::Course::of(&everything).is_rising());
+    let (site, course) = answer.riser.unwrap();
+    assert!(site == "0x1" && course.is_rising(), "{site}: {course:?}");
+}
+
 #[test]
 fn samples_hold_the_truth() {
     const RATE: u64 = 4096;

@@ -74,7 +74,7 @@ const found = () => {
     inside[call] = hit || above;
     if (hit) { hits++; if (!above) sum += at.net[call]; }
   }
-  by("found").textContent = hits === 0 ? "nothing is called so" : `${count(hits)} ${hits === 1 ? "call" : "calls"}, ${metric().text(sum)}${part(sum, at.width[0])}`;
+  by("found").textContent = hits === 0 ? "no box has this in its name" : `${count(hits)} ${hits === 1 ? "box" : "boxes"} of the whole graph, ${metric().text(sum)}${part(sum, at.width[0])}`;
 };
 const focus = call => { const at = flame.querySelector(`[data-call="${call}"]`); if (at) at.focus(); return at; };
 const zoom = call => { change({ zoom: tree().path(call) }); focus(call); };

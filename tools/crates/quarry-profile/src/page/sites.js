@@ -11,11 +11,11 @@ const columns = diff ? [
     { name: "against noise", text: n => ["", "within noise", "more than noise"][n], about: "what the two columns before say together" }] : [],
 ] : [
   { name: data.at, text: bytes, bounds: 0, of: value("at"), about: "bytes that were allocated and not yet freed at that moment" },
-  { name: "at the window's end", text: bytes, of: row => within(row).live, whole: 1, about: "the same when the window of time ends" },
-  { name: "growth in it", text: signed, of: growth, about: "live bytes at the end of the window, less those at its beginning" },
-  { name: "allocated in it", text: bytes, of: row => within(row).born, whole: 2, about: "bytes that were requested within the window" },
-  { name: "allocations", text: count, bounds: 3, of: value("allocations"), about: "how often, over the whole time" },
-  { name: "at the end", text: bytes, bounds: 1, of: value("end"), about: "bytes that were never freed" },
+  { name: "live at the end of the window", text: bytes, of: row => within(row).live, whole: 1, about: "the same when the window of time ends" },
+  { name: "growth in the window", text: signed, of: growth, about: "live bytes at the end of the window, less those at its beginning" },
+  { name: "allocated in the window", text: bytes, of: row => within(row).born, whole: 2, about: "bytes that were requested within the window" },
+  { name: "allocations", text: count, bounds: 3, of: value("allocations"), about: "how often memory was requested" },
+  { name: "live at the end", text: bytes, bounds: 1, of: value("end"), about: "bytes that were never freed" },
 ];
 // Of each site its name and its numbers with their intervals. Those of a comparison are there; others are summed up from the bottom-up tree.
 const listed = () => {
@@ -52,7 +52,7 @@ const table = () => {
   sites.tBodies[0].replaceChildren(...list.slice(0, isLong ? list.length : ROWS).map(rowOf));
   by("more").hidden = isLong || list.length <= ROWS;
   by("more").textContent = `show ${count(list.length - ROWS)} more`;
-  by("none").textContent = list.length === 0 ? "no site is called so" : "";
+  by("none").textContent = list.length === 0 ? "no site has this in its name" : "";
 };
 const heads = () => {
   const names = ["site", ...columns.map(({ name }) => name)];

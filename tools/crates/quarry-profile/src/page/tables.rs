@@ -4,6 +4,7 @@
 use quarry_report::svg;
 
 use crate::estimate::{bytes, count};
+use crate::query::Group;
 use crate::report::Report;
 use crate::waste::Waste;
 
@@ -64,6 +65,7 @@ pub(super) fn all(report: &Report) -> String {
         let rows = parts(crate::closing::rows(report, closing));
         Table { id: "counted", title, note, heads, rows, ..Table::default() }.html()
     });
+    text += &lives_table(report);
     let Some(waste) = report.waste else { return text };
     text += &waste_table(report, waste);
     if let Some(resident) = &waste.resident {
@@ -75,6 +77,37 @@ pub(super) fn all(report: &Report) -> String {
             .html();
     }
     text
+}
+
+/// How long the blocks of sites live. Of a sample little is known of that.
+fn lives_table(report: &Report) -> String {
+    if report.profile.sampling.is_sample() || report.answer.groups.is_empty() {
+        return String::new();
+    }
+    let cells = |group: &Group| {
+        let sums = &group.sums;
+        let (allocs, end) = (sums.allocs.value(), sums.live.value());
+        let mean = sums.bytes.value().checked_div(allocs).unwrap_or(0);
+        let median = report.median(&group.lives);
+        let cells = vec![
+            (Some(allocs), count(allocs)),
+            (Some(mean), bytes(mean)),
+            (None, median),
+            (Some(sums.temporary), count(sums.temporary)),
+            (Some(end), count(end)),
+        ];
+        (group.name.clone(), cells)
+    };
+    Table {
+        id: "lives",
+        title: "How long blocks live",
+        about: "Half of a site's blocks lived no longer than its half-life. \"Longer\": more than half were live at the end. A temporary block is \
+                freed by its thread as the very next thing that it does with memory: a buffer that is kept, or one on the stack, may do instead.",
+        heads: &[report.query.by.name(), "allocations", "mean size", "half-life", "temporary", "blocks never freed"],
+        rows: report.answer.groups.iter().map(cells).collect(),
+        ..Table::default()
+    }
+    .html()
 }
 
 fn waste_table(report: &Report, waste: &Waste) -> String {

@@ -26,7 +26,7 @@ const metrics = diff ? [
   { name: data.at, text: bytes, of: value("at"), bounds: 0, about: "Live bytes are allocated and not yet freed. " + data.atAbout },
   ...data.at === data.peak ? [] : [{ name: data.peak, text: bytes, of: value("peak"), about: "Bytes that were live at the moment at which most bytes were." }],
   { name: "live at the end of the window", text: bytes, of: row => within(row).live, whole: 1, about: "Bytes that were live when the window of time ended." },
-  { name: "growth in the window", text: signed, of: growth, about: "Live bytes at the end of the window, less those at its beginning. Only calls that grew have a box." },
+  { name: "growth in the window", text: signed, of: growth, about: "Live bytes at the end of the window, less those at its beginning. Only calls that grew have a box. What shrank is in the table, and a sum over both stands above the graph." },
   { name: "allocated in the window", text: bytes, of: row => within(row).born, whole: 2, about: "All bytes that were requested within the window, whether they were freed or not." },
   { name: "live at the end", text: bytes, of: value("end"), bounds: 1, about: "Bytes that were never freed while the program was watched." },
   { name: "allocations", text: count, of: value("allocations"), bounds: 3, about: "How often memory was requested." },

@@ -14,6 +14,8 @@ const span = () => {
 // Whoever chooses a window wants to see what happened in it.
 const GROWTH = metrics.findIndex(({ name }) => name === "growth in the window");
 const windowed = (from, to) => ({ from, to, metric: state.metric === 0 ? GROWTH : state.metric });
+// And with the whole time, to see what was there before.
+const wholly = () => ({ from: 0, to: data.spans - 1, metric: state.metric === GROWTH ? 0 : state.metric });
 const choosing = () => {
   if (diff) return;
   const last = data.spans - 1;
@@ -26,7 +28,7 @@ const choosing = () => {
     by(id).addEventListener("input", () => preview(chosen()));
     by(id).addEventListener("change", () => change(chosen()));
   }
-  by("whole").addEventListener("click", () => change({ from: 0, to: last }));
+  by("whole").addEventListener("click", () => change(wholly()));
   const at = event => {
     const place = course.getBoundingClientRect(), [left, right] = plot();
     const part = ((event.clientX - place.left) / place.width - left) / (right - left);
@@ -47,7 +49,7 @@ const choosing = () => {
     if (began === null) return;
     const to = chosen(event);
     began = null;
-    change(to.from === to.to ? { from: 0, to: last } : to);
+    change(to.from === to.to ? wholly() : to);
   });
   // What a finger began and the browser took for scrolling.
   course.addEventListener("pointercancel", () => { began = null; load(); });
