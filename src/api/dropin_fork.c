@@ -12,6 +12,7 @@
 #include "heap/atfork.h"
 #include "os/libc.h"
 #include "os/loaded.h"
+#include "os/os.h"
 
 #ifdef __GLIBC__
 #define EXPORT __attribute__((visibility("default")))
@@ -39,6 +40,16 @@ EXPORT int dropin_register(qy_atfork_t *prepare, qy_atfork_t *parent, qy_atfork_
     return real ? real(prepare, parent, child, module) : ENOSYS;
 }
 
+// Behind a filter that refuses SIG_BLOCK, as tor's does, glibc's pthread_create sets the signal mask that it was not
+// told: what lies where its frame comes to be. Calls from here leave their own words there, by which tor heard no
+// SIGINT any more. So the thread's mask is left there.
+#define LEFT_WORDS 128  // the frame and those of the calls before the mask is asked for take 600 bytes
+QY_NOINLINE static void leave_mask_on_stack(void) {
+    volatile uint64_t left[LEFT_WORDS];
+    uint64_t mask = qy_os_signals_kept_out();
+    for (unsigned i = 0; i < LEFT_WORDS; i++) left[i] = mask;
+}
+
 EXPORT int pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {
     static posix_create_t *found;
     posix_create_t *real = __atomic_load_n(&found, __ATOMIC_RELAXED);
@@ -46,6 +57,7 @@ EXPORT int pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*st
     if (!real) {
         real = (posix_create_t *)(uintptr_t)qy_os_symbol_next("pthread_create");
         __atomic_store_n(&found, real, __ATOMIC_RELAXED);
+        leave_mask_on_stack();
     }
     return real ? real(ret, attr, start, arg) : EAGAIN;
 }
@@ -57,6 +69,7 @@ EXPORT int thrd_create(thrd_t *ret, thrd_start_t start, void *arg) {
     if (!real) {
         real = (c11_create_t *)(uintptr_t)qy_os_symbol_next("thrd_create");
         __atomic_store_n(&found, real, __ATOMIC_RELAXED);
+        leave_mask_on_stack();
     }
     return real ? real(ret, start, arg) : thrd_error;
 }

@@ -168,6 +168,8 @@ bool qy_os_is_bare_thread(int thread);
 // thread itself does wrong kills it all the same.)
 uint64_t qy_os_signals_keep_out(void);
 void qy_os_signals_let_in(uint64_t before);
+// Those that the calling thread keeps out now.
+uint64_t qy_os_signals_kept_out(void);
 // Wait until *alive is 0, at most timeout_ns (0: for ever). False: it is not. (The kernel wakes `alive` in another way
 // than qy_os_wake.)
 bool qy_os_join(_Atomic uint32_t *alive, uint64_t timeout_ns);

@@ -41,6 +41,12 @@ void qy_os_signals_let_in(uint64_t before) {
     qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
 
+uint64_t qy_os_signals_kept_out(void) {
+    uint64_t now = 0;
+    qy_syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &now, sizeof now);
+    return now;
+}
+
 // Those that were started and may be alive: there is one in a process, or a second one while the first ends.
 #define BARE_THREADS_KNOWN 4u
 static _Atomic int bare_threads[BARE_THREADS_KNOWN];
