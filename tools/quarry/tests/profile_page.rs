@@ -100,6 +100,15 @@ fn the_page_does_what_it_says() {
     browser.click("document.getElementById('search')");
     browser.type_text("LEAK");
     assert_eq!(browser.eval("document.querySelectorAll('#flame .hit').length"), 1);
+    for kib in
+        [1, 9, 10, 99, 100, 999, 1000, 1012, 1023, 1024, 1025, 999 << 10, 1000 << 10, 1023 << 10, 1 << 20]
+    {
+        let n = kib << 10;
+        assert_eq!(browser.text(&format!("bytes({n})")), units::bytes(f64::from(n as u32)), "{n}");
+    }
+    for n in [0, 1, 999, 1000, 1023, 1025] {
+        assert_eq!(browser.text(&format!("bytes({n})")), units::bytes(f64::from(n)), "{n}");
+    }
     assert_eq!(browser.text("T.said('found')"), "1 box of the whole graph, 1.91 MiB, 95 %");
     assert_eq!(browser.eval("T.rows('sites').map(row => row[0])"), json!(["leaks at demo.c:4"]));
     browser.type_text("xyz");

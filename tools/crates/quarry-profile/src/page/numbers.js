@@ -9,8 +9,8 @@ const three = value => fixed(value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
 const bytes = n => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let value = Math.abs(n), unit = 0;
-  while (value >= 1023.5 && unit < 6) { value /= 1024; unit++; }
-  return (n < 0 ? "-" : "") + (unit === 0 ? fixed(value, 0) : three(value)) + " " + units[unit];
+  while (value >= (unit === 0 ? 1023.5 : 999.5) && unit < 6) { value /= 1024; unit++; }
+  return (n < 0 ? "-" : "") + (unit === 0 ? fixed(value, 0) : value < 0.9995 ? fixed(value, 3) : three(value)) + " " + units[unit];
 };
 const signed = n => (n >= 0 ? "+" : "") + bytes(n);
 const count = n => String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, " ");
