@@ -30,8 +30,12 @@ void qy_slab_populate(char *at, size_t bytes) {
 
 // Fresh memory that is not: the block before was written past its end, or this one was freed, and perhaps given out,
 // without having been allocated.
-QY_INLINE void must_be_zero(const qy_block_t *b) {
-    if (QY_UNLIKELY(b->link | b->mark)) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to before it was allocated");
+// The first block on a page is read by an operation that writes. At a mere read the kernel would map its page of zeros,
+// and the write that follows would fault once more, and interrupt all other processors that run the process.
+QY_INLINE void must_be_zero(qy_block_t *b, size_t size) {
+    bool first = ((uintptr_t)b & (PAGE - 1)) < size;
+    uint64_t link = first ? __atomic_exchange_n(&b->link, 0, __ATOMIC_ACQUIRE) : b->link;
+    if (QY_UNLIKELY(link | b->mark)) qy_fatal(QY_FAULT_CORRUPT_LINK, b, "written to before it was allocated");
 }
 
 // Behind the last block there may be places for another one, too short or one too many: they carry the mark of a free
@@ -59,7 +63,7 @@ static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fr
     qy_slab_set_tags(h, s, s->ncarved - n);
     *ret_fresh = n == 1 && s->fresh;
     if (*ret_fresh) {
-        if (size < PAGE) must_be_zero((qy_block_t *)at);
+        if (size < PAGE) must_be_zero((qy_block_t *)at, size);
         if (s->ncarved == s->nblocks) mark_edge(s);
         return (qy_block_t *)at;
     }
@@ -67,7 +71,7 @@ static qy_block_t *carve(qy_heap_t *h, qy_slab_t *s, unsigned want, bool *ret_fr
     if (s->ncarved == s->nblocks) mark_edge(s);
     qy_block_t *first = (qy_block_t *)at, *b = first;
     for (uint32_t i = 1;; i++) {
-        if (s->fresh) must_be_zero(b);
+        if (s->fresh) must_be_zero(b, size);
         if (i == n) break;
         qy_block_t *next = (qy_block_t *)((char *)b + size);
         qy_link_set(b, next);
