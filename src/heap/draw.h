@@ -92,6 +92,16 @@ uint64_t qy_draw_stands_for(unsigned rate, size_t n);
 unsigned qy_draw_room_on(const qy_thread_t *t, unsigned c);
 void qy_draw_set_room_on(qy_thread_t *t, unsigned c, unsigned room);
 // A push that finds none leaves -1 for a moment.
+// For blocks that are on no list: is it known that the next request of class c is not sampled, as most are not? It is
+// counted then. False: ask qy_draw_tiny.
+QY_INLINE bool qy_draw_passes(const qy_thread_t *t, unsigned c) {
+    if (QY_UNLIKELY(t->drawn != qy_draw_control() || !t->draw)) return false;
+    uint64_t *skip = &t->draw->skip[c];
+    if (QY_UNLIKELY(*skip - 1 >= QY_DRAW_NONE - 1)) return false;
+    --*skip;
+    return true;
+}
+
 QY_INLINE unsigned qy_draw_room_of(const qy_cache_t *cache, unsigned c) {
     return cache->room[c] > 0 ? (unsigned)cache->room[c] : 0;
 }

@@ -51,16 +51,18 @@ bool qy_tiny_next_word(qy_thread_t *t, qy_slab_t *s) {
 }
 
 // While the sampler is on: is this request one that it wants? As if each block came onto a list now (draw.h).
-QY_COLD static void *tiny_drawn(qy_thread_t *t, size_t n) {
+QY_COLD static void *tiny_drawn(size_t n) {
+    qy_thread_t *t = QY_CACHE->thread;
     bool fresh = false;
     return qy_draw_tiny(t, n) ? qy_samples_take(QY_ALIGN_MIN, n, qy_draw_rate(t->drawn), &fresh) : NULL;
 }
 
-QY_NOINLINE static void *tiny_slow(size_t n) {
+// The current word has none.
+QY_NOINLINE static void *tiny_more(size_t n) {
     qy_thread_t *t = QY_CACHE->thread;
-    void *p = qy_draw_has_say(t) ? tiny_drawn(t, n) : NULL;
+    void *p = NULL;
     size_t moved = 0;
-    while (!p && !(p = tiny_pop(&t->cache))) {
+    while (!(p = tiny_pop(&t->cache))) {
         if (t->tiny_slab && qy_tiny_next_word(t, t->tiny_slab)) continue;
         if (!qy_tiny_refill(t)) return qy_aligned_alloc(QY_ALIGN_MIN, n);
         moved += QY_TINY_PAGE;
@@ -70,9 +72,10 @@ QY_NOINLINE static void *tiny_slow(size_t n) {
 }
 
 void *qy_tiny_malloc(size_t n) {
-    if (qy_draw_is_wanted()) return tiny_slow(n);
-    void *p = tiny_pop(QY_CACHE);
-    return QY_LIKELY(p != NULL) ? p : tiny_slow(n);
+    void *p = NULL;
+    if (qy_draw_is_wanted() && QY_UNLIKELY(!qy_draw_passes(QY_CACHE->thread, QY_CLASS_TINY))) p = tiny_drawn(n);
+    if (QY_LIKELY(!p)) p = tiny_pop(QY_CACHE);
+    return QY_LIKELY(p != NULL) ? p : tiny_more(n);
 }
 
 void *qy_tiny_calloc(size_t n) {
