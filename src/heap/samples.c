@@ -24,15 +24,15 @@ typedef quarry_stats_page_sample_t sample_t;
 
 #define EVENTS 65536u
 #define LIVE 65536u
-#define HEADS 65536u
+#define HEADS_FIRST 1024u  // and doubled as rows come into use: a short program touches one page of them
 #define STACK_NODES 65536u
 #define FORGET_NS UINT64_C(1000000000)
 
 typedef struct tables {
     event_t event[EVENTS];
     sample_t live[LIVE];
-    uint32_t next[LIVE];   // of live rows in a chain, or of free ones; 0 ends it
-    uint32_t head[HEADS];  // of a chain, by address
+    uint32_t next[LIVE];  // of live rows in a chain, or of free ones; 0 ends it
+    uint32_t head[LIVE];  // of a chain, by address; the first `heads` of them count
 } tables_t;
 
 static struct {
@@ -40,6 +40,7 @@ static struct {
     tables_t *tables;    // [lock] NULL: not yet, or there is no memory
     bool denied;         // [lock]
     uint32_t used;       // [lock] rows of live[] that were used, 0 among them
+    uint32_t heads;      // [lock] a power of two, at least `used` but for the last row
     uint32_t spare;      // [lock] chain of free ones of these
     uint64_t forgot_ns;  // [lock] when what is known of the program's modules was forgotten last
     uint64_t lease;      // [lock] the number in the lease's word that was seen last, and ...
@@ -98,17 +99,35 @@ static tables_t *samples_start(void) {
     // Without, no stack is known.
     if (qy_os_module_may_be_asked()) qy_stacks_start(QY_STACKS_CFI, STACK_NODES);
     samples.used = 1;
+    samples.heads = HEADS_FIRST;
     samples.tables = t;
     tell_where(t);
     return t;
 }
 
-static uint32_t hash(uintptr_t address) { return (uint32_t)((address >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 48); }
-_Static_assert(HEADS == 1u << 16, "hash");
+static uint32_t *samples_head(tables_t *t, uintptr_t address) {
+    return &t->head[(address >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 48 & (samples.heads - 1)];
+}
+_Static_assert(LIVE == 1u << 16, "samples_head");
+
+static void samples_chain(tables_t *t, uint32_t row) {
+    uint32_t *head = samples_head(t, t->live[row].address);
+    t->next[row] = *head;
+    *head = row;
+}
+
+// All rows are in use when this is called: there is no spare one.
+static void samples_grow_heads(tables_t *t) {
+    QY_NEEDS(&samples.lock);
+    qy_assert(!samples.spare && samples.heads < LIVE);
+    memset(t->head, 0, samples.heads * sizeof t->head[0]);
+    samples.heads *= 2;
+    for (uint32_t row = 1; row < samples.used; row++) samples_chain(t, row);
+}
 
 // The word that has the number of its row, which is 0 if it is not there.
 static uint32_t *samples_find(tables_t *t, uintptr_t address) {
-    uint32_t *at = &t->head[hash(address)];
+    uint32_t *at = samples_head(t, address);
     while (*at && t->live[*at].address != address) at = &t->next[*at];
     return at;
 }
@@ -181,8 +200,10 @@ static bool samples_enter(tables_t *t, uintptr_t p, size_t n, unsigned rate, uin
     QY_NEEDS(&samples.lock);
     uint32_t row = samples.spare;
     if (row) samples.spare = t->next[row];
-    else if (samples.used < LIVE) row = samples.used++;
-    else return false;
+    else if (samples.used < LIVE) {
+        if (samples.used == samples.heads) samples_grow_heads(t);
+        row = samples.used++;
+    } else return false;
     uint64_t now = qy_os_now_ns();
     forget_modules(now);
     sample_t *s = &t->live[row];
@@ -192,9 +213,7 @@ static bool samples_enter(tables_t *t, uintptr_t p, size_t n, unsigned rate, uin
     samples_put_half(&s->rate, rate);
     samples_put_half(&s->thread, (uint32_t)qy_os_thread_id_known());
     __atomic_store_n(&s->address, p, __ATOMIC_RELEASE);  // last: who reads it has a whole one
-    uint32_t *head = &t->head[hash(p)];
-    t->next[row] = *head;
-    *head = row;
+    samples_chain(t, row);
     samples_tell(t, s, QUARRY_STATS_PAGE_EVENT_BIRTH, now);
     atomic_fetch_add_explicit(&qy_samples_live, 1, memory_order_relaxed);
     return true;

@@ -60,7 +60,7 @@ bool qy_stacks_start(qy_stacks_mode_t mode, uint32_t limit) {
     // captures give 0 until the first is done.
     static _Atomic bool starting;
     if (atomic_exchange(&starting, true)) return false;
-    bool there = qy_tree_start(limit ? limit : QY_STACK_NODES) && qy_rules_start();
+    bool there = qy_tree_start(limit ? limit : QY_STACK_NODES) && qy_rules_start(limit != 0);
     if (there) {
         uint32_t held = atomic_load_explicit(&stacks.mode, memory_order_relaxed) & ~MODE;
         atomic_store_explicit(&stacks.mode, held | (uint32_t)mode, memory_order_release);
@@ -175,9 +175,10 @@ _Static_assert(QY_RECALL_AT_ONCE == 4 && QY_RECALL_WORDS % QY_RECALL_AT_ONCE == 
 // 0: not known.
 QY_INLINE uint32_t recall(const qy_stack_thread_t *t, const qy_stack_regs_t *from) {
     unsigned at = recall_at(from);
+    if (!recall_is(&t->recall[at], from) && !recall_is(&t->recall[at ^= 1], from)) return 0;
     const qy_recall_t *r = &t->recall[at];
-    if (!recall_is(r, from) && !recall_is(r = &t->recall[at ^ 1], from)) return 0;
-    for (const qy_word_t *w = r->word + r->words; w > r->word;) {  // the inner frames differ most often
+    const qy_word_t *word = t->recalled[at];
+    for (const qy_word_t *w = word + r->words; w > word;) {  // the inner frames differ most often
         w -= QY_RECALL_AT_ONCE;
         if (QY_UNLIKELY(word_differs(w) | word_differs(w + 1) | word_differs(w + 2) | word_differs(w + 3))) return 0;
     }
@@ -199,8 +200,9 @@ static void recall_learn(qy_stack_thread_t *t, const qy_stack_regs_t *from, uint
     r->pc = from->pc, r->sp = from->sp, r->fp = from->fp;
     r->fp_mask = 0 - (uintptr_t)inner->fp_counts;
     r->id = id, r->words = 0;
-    for (uint32_t i = 0; i < trail->words; i++) r->word[r->words++] = trail->word[i];
-    for (; r->words % QY_RECALL_AT_ONCE; r->words++) r->word[r->words] = r->word[r->words - 1];
+    qy_word_t *word = t->recalled[r - t->recall];
+    for (uint32_t i = 0; i < trail->words; i++) word[r->words++] = trail->word[i];
+    for (; r->words % QY_RECALL_AT_ONCE; r->words++) word[r->words] = word[r->words - 1];
 }
 
 static uint32_t capture_on(

@@ -27,8 +27,8 @@ typedef enum qy_stacks_mode {
 } qy_stacks_mode_t;
 
 // Start, before any capture. Calls after the first find it done; one that comes meanwhile is told false, and need not
-// wait. `limit`: nodes at most, 0 for QY_STACK_NODES; where the memory cannot be had it is halved, down to 4096. False:
-// no memory, captures give 0. Costs a few system calls.
+// wait. `limit`: nodes at most, 0 for QY_STACK_NODES; where the memory cannot be had it is halved, down to 4096. With a
+// limit the other tables are small too. False: no memory, captures give 0. Costs a few system calls.
 bool qy_stacks_start(qy_stacks_mode_t mode, uint32_t limit);
 // What is in force; CFI becomes FP on processors other than x86-64.
 qy_stacks_mode_t qy_stacks_mode(void);

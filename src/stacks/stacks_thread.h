@@ -29,7 +29,6 @@ typedef enum qy_stack_count {
 typedef struct qy_recall {
     uintptr_t pc, sp, fp, fp_mask;  // sp 0: there is none. The mask: does fp count?
     uint32_t id, words;             // a multiple of QY_RECALL_AT_ONCE
-    qy_word_t word[QY_RECALL_WORDS];
 } qy_recall_t;
 
 // Never unmapped: an idle one serves the next thread. `owned` and `next` may be read by any thread, the
@@ -46,6 +45,8 @@ typedef struct qy_stack_thread {
     qy_walk_t walk;
     uint32_t walks;  // that could have been one of these
     qy_recall_t recall[QY_RECALL_WALKS];
+    // By walk, and apart from it: who has no walk to recall touches none of these 24 pages.
+    qy_word_t recalled[QY_RECALL_WALKS][QY_RECALL_WORDS];
     uint8_t window[QY_WINDOW] QY_ALIGNED(16);
 } qy_stack_thread_t;
 

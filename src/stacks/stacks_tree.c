@@ -9,13 +9,14 @@
 
 #define LEAST 4096u
 #define MOST (1u << 28)
-#define NODES_PER_CHAIN 4u
+#define SMALL (1u << 16)  // nodes: then it is better to walk longer chains than to touch more pages
+#define NODES_PER_CHAIN(limit) ((limit) > SMALL ? 4u : 16u)
 
 qy_tree_t qy_tree;
 
 static size_t pages(size_t bytes) { return qy_round_up(bytes, qy_os_page_size()); }
 static size_t node_bytes(uint32_t limit) { return pages(sizeof(qy_stacks_node_t) * ((size_t)limit + 2)); }
-static size_t chains(uint32_t limit) { return (size_t)1 << qy_log2_ceil(limit / NODES_PER_CHAIN); }
+static size_t chains(uint32_t limit) { return (size_t)1 << qy_log2_ceil(limit / NODES_PER_CHAIN(limit)); }
 static size_t head_bytes(uint32_t limit) { return pages(sizeof(uint32_t) * chains(limit)); }
 
 bool qy_tree_start(uint32_t limit) {

@@ -9,7 +9,8 @@
 // A stack that was new was told from its outermost frame on, so the node with the next number is most often the one
 // that is looked for, and lies beside. Only if it is not, the table is asked.
 //
-// Memory: 16 bytes per node, used one after the other, and 4 bytes per chain, one chain for each 4 nodes.
+// Memory: 16 bytes per node, used one after the other, and 4 bytes per chain, one chain for each 4 nodes (16 in a small
+// tree).
 #ifndef QY_STACKS_STACKS_TREE_H
 #define QY_STACKS_STACKS_TREE_H
 

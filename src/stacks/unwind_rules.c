@@ -2,7 +2,7 @@
 // unwind_rules.c: answers made and kept.
 //
 // A flush changes the stamp, so that no word counts any more. The stamp comes round after 15 flushes, and so each fifth
-// one clears the table too: the others touch none of its 512 KiB. A thread that is just making an answer from a module
+// one clears the table too: the others touch none of it. A thread that is just making an answer from a module
 // that goes away looks at the generation again before it stores. If it is slower still, its word has the old stamp, and
 // is cleared before that comes round, unless the thread was late by ten flushes.
 #include "stacks/own.h"
@@ -33,7 +33,7 @@ static struct {
     _Atomic uint32_t taken;  // numbers given out, and may be more than there are
 } odd;
 
-static size_t rules_table_bytes(void) { return sizeof(*qy_rules.sets) * QY_RULE_SETS; }
+static size_t rules_table_bytes(void) { return qy_rules.mask + sizeof(*qy_rules.sets); }
 static size_t odd_bytes(void) { return (sizeof(odd_rule_t) * ODD_RULES + 65535) & ~(size_t)65535; }
 
 static uint32_t stamp_of(uint32_t generation) { return (1 + generation % STAMPS) << 4; }
@@ -48,15 +48,18 @@ static bool odd_start(void) {
     return true;
 }
 
-bool qy_rules_start(void) {
+bool qy_rules_start(bool small) {
     if (qy_rules.sets) return true;
     if (!odd_start()) return false;
+    qy_rules.mask = ((small ? QY_RULE_SETS_SMALL : QY_RULE_SETS) - 1) * sizeof(*qy_rules.sets);
     void *sets = qy_os_map(rules_table_bytes(), qy_os_page_size(), NULL);
     if (!sets) return false;
     qy_os_name(sets, rules_table_bytes(), "quarry rules");
     qy_own_add(sets, rules_table_bytes());
+    // Soon all of it is touched, twice a page: by a look that finds nothing, and by what that writes.
+    if (small) (void)qy_os_populate(sets, rules_table_bytes());
     qy_rules.sets = sets;
-    qy_rules.stamp = stamp_of(0);
+    qy_rules.stamp = (uint64_t)stamp_of(0) << QY_RULE_CODE;
     return true;
 }
 
@@ -65,9 +68,10 @@ uint64_t qy_rules_memory(void) { return qy_rules.sets ? rules_table_bytes() + od
 void qy_rules_flush(void) {
     if (!qy_rules.sets) return;
     uint32_t generation = atomic_fetch_add_explicit(&qy_rules.generation, 1, memory_order_acq_rel) + 1;
-    atomic_store_explicit(&qy_rules.stamp, stamp_of(generation), memory_order_release);
+    uint64_t stamp = (uint64_t)stamp_of(generation) << QY_RULE_CODE;
+    atomic_store_explicit(&qy_rules.stamp, stamp, memory_order_release);
     if (generation % CLEAR_EACH) return;
-    for (size_t i = 0; i < QY_RULE_SETS; i++) {
+    for (size_t i = 0; i < rules_table_bytes() / sizeof *qy_rules.sets; i++) {
         atomic_store_explicit(&qy_rules.sets[i][0], 0, memory_order_relaxed);
         atomic_store_explicit(&qy_rules.sets[i][1], 0, memory_order_relaxed);
     }
@@ -102,7 +106,7 @@ static uint32_t odd_number(const qy_rule_t *rule) {
 static uint32_t pack_frame(const qy_rule_t *rule) {
     bool plain = !rule->signal && !rule->cfa_word && rule->cfa_base <= QY_BASE_FP && rule->ra_base == QY_BASE_CFA &&
                  rule->ra_off == -8;
-    if (rule->cfa_off < 0 || rule->cfa_off % 8 || rule->cfa_off / 8 > 0xffff) plain = false;
+    if (rule->cfa_off < 0 || rule->cfa_off % 8 || rule->cfa_off / 8 > 0x1fff) plain = false;
     uint32_t fp = rule->fp_base == QY_BASE_SAME ? 0 : 1;
     if (rule->fp_base != QY_BASE_SAME && rule->fp_base != QY_BASE_LOST) {
         fp = (uint32_t)(-rule->fp_off / 8);
@@ -178,7 +182,7 @@ static void rules_keep(uintptr_t pc, uint32_t code) {
     _Atomic uint64_t *set = qy_rules_set(pc);
     // What was first becomes second, what was second goes. Whoever sees an odd rule's number sees the rule.
     atomic_store_explicit(&set[1], atomic_load_explicit(&set[0], memory_order_relaxed), memory_order_relaxed);
-    atomic_store_explicit(&set[0], qy_rules_tag(pc) << 32 | code, memory_order_release);
+    atomic_store_explicit(&set[0], (uint64_t)code << QY_RULE_CODE | qy_rules_tag(pc), memory_order_release);
 }
 
 static uint32_t rules_make(uintptr_t pc) {

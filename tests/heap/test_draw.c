@@ -8,7 +8,10 @@
 #include "heap/draw.h"
 #include "heap/samples.h"
 #include "heap_test.h"
+#include "resident.h"
 #include "rt/stats_page.h"
+#include "stacks/stacks_thread.h"
+#include "stacks/unwind_rules.h"
 
 #define RATE 12  // a point in 4 KiB
 
@@ -45,6 +48,63 @@ static bool was_sampled(uint64_t before, const void *p) {
         if (e->what == QUARRY_STATS_PAGE_EVENT_BIRTH && e->address == (uintptr_t)p) return true;
     }
     return false;
+}
+
+// Their chains are made longer and shorter while they live.
+TEST(thousands_live_at_once) {
+    enum { MANY = 5000 };
+    static void *p[MANY];
+    rng = test_seed;
+    on(4);  // a point in 16 bytes: all are sampled
+    uint32_t before = atomic_load(&qy_samples_live);
+    for (size_t round = 0; round < 2; round++) {
+        for (size_t i = 0; i < MANY; i++) {
+            CHECK(p[i] = quarry_malloc(1000));
+            CHECK(is_sampled(p[i]));
+            if (i % 3 == 2) {  // and some go meanwhile
+                size_t other = below(i);
+                quarry_free(p[other]);
+                CHECK(p[other] = quarry_malloc(1000));
+            }
+            CHECK_EQ(atomic_load(&qy_samples_live), before + i + 1);
+        }
+        for (size_t left = MANY; left; left--) {
+            size_t i = below(left);
+            quarry_free(p[i]);
+            p[i] = p[left - 1];
+            CHECK_EQ(atomic_load(&qy_samples_live), before + left - 1);
+        }
+    }
+    off();
+    verify_all();
+}
+
+// A fault of a page costs as much as 50 pairs of malloc and free: the first samples must not touch a table each.
+static void touch_little(void) {
+    static void *p[1000];
+    on(8);
+    for (size_t i = 0; i < 1000; i++) CHECK(p[i] = quarry_malloc(100));
+    CHECK_GT(atomic_load(&qy_samples_live), 200);
+    const quarry_stats_page_sampler_t *s = &qy_stats_sampler;
+    size_t tables = s->event_rows * s->event_bytes + s->live_rows * (s->live_bytes + 2 * sizeof(uint32_t));
+    CHECK_LE(resident_pages((const void *)(uintptr_t)s->events_at, tables), 12);
+    CHECK_LE(resident_pages(qy_rules.sets, qy_rules.mask + sizeof *qy_rules.sets), 16);
+    CHECK_LE(resident_pages(qy_tree.heads, sizeof *qy_tree.heads << (64 - qy_tree.shift)), 4);
+    CHECK_LE(resident_pages(atomic_load(&qy_stack_thread_self), sizeof(qy_stack_thread_t)), 12);
+    for (size_t i = 0; i < 1000; i++) quarry_free(p[i]);
+    off();
+}
+TEST(a_short_program_touches_little) {
+    fflush(stdout);
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (!pid) {
+        touch_little();
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
 }
 
 // ---- sites ----------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ static uintptr_t run_module(const char *path) {
 }
 
 TEST(same_place) {
-    CHECK(qy_rules_start());
+    CHECK(qy_rules_start(false));
     const char *small = getenv("UNWIND_MODULE_SMALL"), *large = getenv("UNWIND_MODULE_LARGE");
     CHECK(small && large);
     unsigned met = 0;
@@ -61,7 +61,7 @@ TEST(same_place) {
 
 // Nor after so many flushes that what marks an answer's age is the same again.
 TEST(however_many_flushes) {
-    CHECK(qy_rules_start());
+    CHECK(qy_rules_start(false));
     const char *small = getenv("UNWIND_MODULE_SMALL"), *large = getenv("UNWIND_MODULE_LARGE");
     unsigned met = 0;
     for (unsigned flushes = 1; flushes <= 65; flushes++) {
@@ -75,7 +75,7 @@ TEST(however_many_flushes) {
 
 // The sampler forgets once a second, and at its first sample: a short program shall not have the whole table for that.
 TEST(most_flushes_touch_no_table) {
-    CHECK(qy_rules_start());
+    CHECK(qy_rules_start(false));
     const size_t bytes = sizeof *qy_rules.sets * QY_RULE_SETS;
     unsigned touched = 0, flushes = 60;
     for (unsigned i = 0; i < flushes; i++) {

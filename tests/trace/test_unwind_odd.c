@@ -135,7 +135,7 @@ __attribute__((noinline)) static void walks_on_own_stack(uint64_t *rng) {
 
 TEST(random_stack_of_ours) {
     uint64_t rng = test_seed;
-    CHECK(qy_rules_start());
+    CHECK(qy_rules_start(false));
     find_code();
     walks_on_own_stack(&rng);
 }

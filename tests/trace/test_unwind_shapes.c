@@ -76,7 +76,7 @@ static void some_plans(int plans) {
 }
 
 TEST(each_alone) {
-    CHECK(qy_rules_start());
+    CHECK(qy_rules_start(false));
     handle(0);
     for (size_t i = 0; i < SETS; i++)
         for (int j = 0; j < SHAPES; j++) {

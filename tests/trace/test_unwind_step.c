@@ -102,7 +102,7 @@ __attribute__((noinline)) static void trap(void) {
 
 static bool prepare(void) {
     if (RUNNING_ON_VALGRIND) return false;
-    CHECK(qy_rules_start());
+    CHECK(qy_rules_start(false));
     CHECK(qy_os_module_at(getauxval(AT_BASE), &s.linker));
     struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
     CHECK_EQ(sigaction(SIGTRAP, &action, NULL), 0);

@@ -18,7 +18,7 @@ __attribute__((noinline)) void throw_look(void) {
 }
 
 TEST(exceptions) {
-    CHECK(qy_rules_start());
+    CHECK(qy_rules_start(false));
     throw_test(test_seed);
     CHECK_GT(looks, 1000);
 }
