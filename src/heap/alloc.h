@@ -10,8 +10,8 @@
 // n bytes, 16-aligned from 9 bytes on, else 8-aligned; NULL and ENOMEM.
 void *qy_alloc_slow(size_t n);
 void qy_free_slow(void *p);
-void qy_free_other(void *p, size_t c);  // c: tag ^ key, not a small class of this heap
-void qy_free_full(void *p, size_t c);   // the class's generation is full
+void qy_free_other(void *p, size_t c, qy_cache_t *t);  // c: tag ^ key, no class of links up to 8 KiB of this heap
+void qy_free_full(void *p, size_t c);                  // the class's generation is full
 
 void *qy_calloc_slow(size_t n);  // n checked by the caller, > what the fast half serves
 void *qy_realloc(void *p, size_t n);

@@ -203,14 +203,18 @@ static void *alloc_any(size_t align, size_t n, bool *ret_fresh) {
     return p ? p : qy_out_of_memory();
 }
 
-// Has the thread's heap blocks of 8 bytes, and does one do?
+// Has the thread's heap blocks of 8 bytes, and does one do for n?
 QY_INLINE bool takes_tiny(size_t n) {
     const qy_thread_t *t = QY_CACHE->thread;
     return n - 1 < QY_TINY && t && t->tiny_on;
 }
 
 void *qy_alloc_slow(size_t n) {
-    if (takes_tiny(n)) return qy_tiny_malloc(n);
+    if (n - 1 < QY_TINY) {
+        void *p = qy_draw_is_wanted() ? NULL : qy_tiny_pop(QY_CACHE);
+        if (QY_LIKELY(p != NULL)) return p;
+        if (takes_tiny(n)) return qy_tiny_malloc(n);
+    }
     bool fresh = false;
     return alloc_any(QY_ALIGN_MIN, n, &fresh);
 }

@@ -42,8 +42,8 @@ QY_INLINE bool qy_is_mine(qy_cache_t *t, const void *p, size_t *ret_c) {
 QY_INLINE void qy_free_fast(void *p) {
     qy_cache_t *t = QY_CACHE;
     size_t c = qy_map_look(p) ^ t->key;
-    if (QY_UNLIKELY(c > QY_CLASS_SLAB_64K)) {
-        qy_free_other(p, c);
+    if (QY_UNLIKELY(c >= QY_CLASS_TINY)) {
+        qy_free_other(p, c, t);
         return;
     }
     if (QY_UNLIKELY(!qy_is_start(&t, p, c))) {

@@ -146,8 +146,7 @@ QY_NOINLINE static void free_of_another(void *p) {
 
 // Blocks of more than 8 KiB take the same steps as smaller ones; they lie in frames of 256 KiB (sizeclass.h), so the
 // block-start test needs no descriptor either.
-void qy_free_other(void *p, size_t c) {
-    qy_cache_t *t = QY_CACHE;
+void qy_free_other(void *p, size_t c, qy_cache_t *t) {
     qy_block_t *b = p;
     if (QY_LIKELY(c - QY_CLASS_SLAB_64K - 1 < QY_CLASS_COUNT - QY_CLASS_SLAB_64K - 1)) {
         size_t offset = qy_class_offset((unsigned)c, p);
@@ -158,7 +157,8 @@ void qy_free_other(void *p, size_t c) {
         qy_free_slow(p);
         return;
     }
-    free_of_another(p);
+    if (c == QY_CLASS_TINY) qy_tiny_free(t, p);
+    else free_of_another(p);
 }
 
 QY_NOINLINE static void free_exactly(void *p) {
@@ -182,6 +182,7 @@ QY_NOINLINE static void free_exactly(void *p) {
 }
 
 void qy_free_slow(void *p) {
-    if ((qy_map_look(p) ^ QY_CACHE->key) == QY_CLASS_TINY) qy_tiny_free(p);
+    qy_cache_t *t = QY_CACHE;
+    if ((qy_map_look(p) ^ t->key) == QY_CLASS_TINY) qy_tiny_free(t, p);
     else if (p) free_exactly(p);
 }

@@ -69,7 +69,7 @@ static size_t fewest_at(unsigned cls, unsigned first, unsigned n) {
 
 unsigned qy_class_slab_units(unsigned cls, unsigned nslabs) {
     unsigned frame = qy_class_frame_units(cls), n = 1;
-    if (nslabs >= QY_SLABS_FIRST || !QY_WITH(small_first)) return frame;
+    if (nslabs >= QY_SLABS_FIRST || cls == QY_CLASS_TINY || !QY_WITH(small_first)) return frame;
     for (; n < frame; n++) {
         size_t bytes = n * QY_UNIT;
         if (fewest_at(cls, 0, n) * qy_class_size[cls] >= bytes - bytes / 4) break;

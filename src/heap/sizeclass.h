@@ -62,7 +62,8 @@ QY_INLINE unsigned qy_class_fine(size_t n) { return qy_class_of_step(qy_step(n))
 
 // Units of a slab that is made when there are nslabs of its class. The first QY_SLABS_FIRST have no more than their
 // blocks fill to three quarters: what a class has of memory that was touched before, and has not cut into blocks yet,
-// is lost to all others. Those after them are whole frames.
+// is lost to all others. Those after them are whole frames. So are all of the blocks of 8 bytes, which only large heaps
+// have.
 #define QY_SLABS_FIRST 8u
 unsigned qy_class_frame_units(unsigned cls);
 unsigned qy_class_slab_units(unsigned cls, unsigned nslabs);

@@ -114,7 +114,7 @@ static qy_slab_t *new_record(unsigned c, uint32_t n) {
     qy_slab_t *s = qy_span_new();
     if (!s) return NULL;
     s->cls = (uint8_t)c;
-    if (c == QY_CLASS_TINY) s->tiny = qy_tiny_record_new(n);
+    if (c == QY_CLASS_TINY) s->tiny = qy_tiny_record_new(s);
     else s->home = n <= 64 ? &s->home_word : qy_meta_bits_new(n);
     if (s->home) return s;
     qy_span_delete(s);
@@ -122,7 +122,7 @@ static qy_slab_t *new_record(unsigned c, uint32_t n) {
 }
 
 static void delete_record(qy_slab_t *s, uint32_t n) {
-    if (s->cls == QY_CLASS_TINY) qy_tiny_record_delete(s->tiny, n);
+    if (s->cls == QY_CLASS_TINY) qy_tiny_record_delete(s->tiny);
     else if (s->home != &s->home_word) qy_meta_bits_delete(s->home, n);
     if (s->purged && s->purged != &s->purged_word) qy_meta_bits_delete(s->purged, n);
     qy_span_delete(s);

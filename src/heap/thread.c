@@ -37,14 +37,16 @@ void qy_thread_early(void) {
 
 // A record has a page of its own: a thread's cache shares none with another's. So that no other metadata comes in
 // between and fills pages in part, several are taken at once, as many as there are, with what only some threads touch
-// behind all of them.
+// behind all of them, and behind that what few threads touch.
 #define RECORDS_MOST 32u
+#define SEEN_BYTES (QY_TINY_SEEN * sizeof(qy_tiny_seen_t))
 _Static_assert(sizeof(qy_thread_t) <= QY_META_PAGE, "a record fits into a page");
 static struct {
     qy_lock_t lock;
     qy_thread_t *spare;
     char *fresh;  // records that were never used, ...
     qy_thread_more_t *more;
+    qy_tiny_seen_t *seen;
     size_t left;  // ... so many
     size_t made;
     _Atomic(qy_thread_t *) all;
@@ -60,19 +62,22 @@ static qy_thread_t *fresh_locked(void) {
     QY_NEEDS(&records.lock);
     if (!records.left) {
         size_t n = qy_min(qy_max(records.made, 1), RECORDS_MOST);
-        char *p = qy_meta_alloc_apart(n * (QY_META_PAGE + sizeof *records.more));
+        char *p = qy_meta_alloc_apart(n * (QY_META_PAGE + sizeof *records.more + SEEN_BYTES));
         if (!p) return NULL;
         records.fresh = p;
         records.more = (qy_thread_more_t *)(void *)(p + n * QY_META_PAGE);
+        records.seen = (qy_tiny_seen_t *)(void *)(records.more + n);
         records.made += records.left = n;
     }
     qy_thread_t *t = (qy_thread_t *)(void *)records.fresh;
     t->prev = records.more->prev;
     t->pend = records.more->pend;
     t->tiny_groups = records.more->tiny_groups;
+    t->tiny_seen = records.seen;
     t->cached_of = records.more->cached_of;
     records.fresh += QY_META_PAGE;
     records.more++;
+    records.seen += QY_TINY_SEEN;
     records.left--;
     t->all_next = atomic_load_explicit(&records.all, memory_order_relaxed);
     atomic_store_explicit(&records.all, t, memory_order_release);
@@ -86,6 +91,7 @@ static qy_thread_t *thread_record_new(void) {
         records.spare = t->next;
         // What `prev` and `pend` point to is empty: given up, and handed over.
         memset(t, 0, offsetof(qy_thread_t, prev));
+        qy_tiny_forget(t);
     } else {
         t = fresh_locked();
     }

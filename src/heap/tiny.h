@@ -21,7 +21,8 @@
 //          slab that has a free block by `some`; then, under the lock, pages of other slabs.
 // free     by the owner: sets the bit. If it is the first of its word: the word becomes the current one if that has no
 //          free block; else its bit in `some` is set, and if that was the first, the slab goes on its bin's list. If it
-//          is the last of its page, and not the current word's: the page comes home.
+//          is the last of its page, and not the current word's: the page comes home. Where the words of a slab are is
+//          kept for 256 frames of 64 KiB (tiny_seen), so that frees at random need not ask the map.
 //          by another: sets the bit in `remote`, at once, so that a second free is told, by any thread. The owner
 //          hears of it after some of them: the thread has a group open for the slab, which keeps its descriptor from
 //          becoming another's; then the slab goes into the heap's mailbox (remote.h).
@@ -44,6 +45,8 @@
 #define QY_TINY_PAGE_BLOCKS 512u
 #define QY_TINY_PAGE_WORDS 8u
 #define QY_TINY_WORD_BYTES (64 * QY_TINY)
+#define QY_TINY_FRAME ((size_t)64 << 10)  // what a slab fills
+#define QY_TINY_WORDS (QY_TINY_FRAME / QY_TINY_WORD_BYTES)
 
 struct qy_tiny_word {
     _Atomic uint64_t free;    // [owner], and who has the heap's lock of a page that is not out
@@ -51,7 +54,9 @@ struct qy_tiny_word {
 };
 struct qy_tiny {
     _Atomic uint64_t some[2];  // [owner] bit per word: it has a free block, is not the current one, and its page is out
-    qy_tiny_word_t word[];
+    qy_slab_t *slab;           // [const] whose it is
+    QY_ALIGNED(16)
+    qy_tiny_word_t word[QY_TINY_WORDS];
 };
 
 // The current word of who has none: nothing is free.
@@ -63,8 +68,21 @@ extern QY_HIDDEN qy_tiny_word_t qy_tiny_none;  // [const]
 void *qy_tiny_malloc(size_t n);
 void *qy_tiny_calloc(size_t n);
 
+// A block of the current word of the calling thread. NULL: it has none.
+QY_INLINE void *qy_tiny_pop(qy_cache_t *cache) {
+    qy_tiny_word_t *w = cache->tiny;
+    uint64_t free = atomic_load_explicit(&w->free, memory_order_relaxed);
+    if (QY_UNLIKELY(!free)) return NULL;
+    atomic_store_explicit(&w->free, free & (free - 1), memory_order_relaxed);
+    return cache->tiny_at + (size_t)__builtin_ctzll(free) * QY_TINY;
+}
+
 // p has the tag of the calling thread's heap, and this class.
-void qy_tiny_free(void *p);
+void qy_tiny_free(qy_cache_t *cache, void *p);
+// The thread's heap has another slab than before, which may lie where one was that the thread freed blocks of.
+void qy_tiny_forget(qy_thread_t *t);
+// Says what is wrong with p, and ends the process. (It is not said to, so that it is called by a jump.)
+void qy_tiny_misfreed(void *p);
 // p has that of another's heap. False: it is no block in use.
 bool qy_tiny_free_remote(qy_thread_t *t, void *p);
 // p is a block in use of slab s; t: the calling thread, or NULL.
@@ -83,9 +101,9 @@ QY_INLINE bool qy_tiny_is_free(const qy_slab_t *s, size_t i) {
 
 // ---- the heap's lock is needed (tiny_slab.c) -----------------------------------------------------------------
 
-// Bits for a slab of so many blocks, all 0; NULL: no memory.
-qy_tiny_t *qy_tiny_record_new(uint32_t blocks);
-void qy_tiny_record_delete(qy_tiny_t *tiny, uint32_t blocks);
+// Bits for the slab, all 0; NULL: no memory.
+qy_tiny_t *qy_tiny_record_new(qy_slab_t *s);
+void qy_tiny_record_delete(qy_tiny_t *tiny);
 
 // The next word of the slab that has a free block by `some` becomes the thread's current one. False: there is none.
 bool qy_tiny_next_word(qy_thread_t *t, qy_slab_t *s);

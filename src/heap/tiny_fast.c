@@ -20,20 +20,11 @@ qy_tiny_word_t qy_tiny_none;
 
 // ---- malloc -------------------------------------------------------------------------------------------------
 
-// A block of the current word, NULL if it has none.
-QY_INLINE void *tiny_pop(qy_cache_t *cache) {
-    qy_tiny_word_t *w = cache->tiny;
-    uint64_t free = atomic_load_explicit(&w->free, memory_order_relaxed);
-    if (QY_UNLIKELY(!free)) return NULL;
-    atomic_store_explicit(&w->free, free & (free - 1), memory_order_relaxed);
-    return cache->tiny_at + (size_t)__builtin_ctzll(free) * QY_TINY;
-}
-
-// The word becomes the current one.
-static void use_word(qy_thread_t *t, qy_slab_t *s, size_t w) {
-    t->tiny_slab = s;
-    t->cache.tiny_at = s->base + w * QY_TINY_WORD_BYTES;
-    t->cache.tiny = &s->tiny->word[w];
+// The word becomes the current one: that of the block at `at`.
+QY_INLINE void use_word(qy_thread_t *t, qy_tiny_t *tiny, qy_tiny_word_t *word, char *at) {
+    t->tiny_slab = tiny->slab;
+    t->cache.tiny_at = at - (uintptr_t)at % QY_TINY_WORD_BYTES;
+    t->cache.tiny = word;
     // Before a block of it is given out: who sees all of them freed sees this (qy_tiny_take_in).
     atomic_store_explicit(&t->heap->tiny_at, t->cache.tiny_at, memory_order_relaxed);
 }
@@ -44,7 +35,7 @@ bool qy_tiny_next_word(qy_thread_t *t, qy_slab_t *s) {
         if (!some) continue;
         unsigned w = k * 64 + (unsigned)__builtin_ctzll(some);
         atomic_store_explicit(&s->tiny->some[k], some & (some - 1), memory_order_relaxed);
-        use_word(t, s, w);
+        use_word(t, s->tiny, &s->tiny->word[w], s->base + w * QY_TINY_WORD_BYTES);
         return true;
     }
     return false;
@@ -62,7 +53,7 @@ QY_NOINLINE static void *tiny_more(size_t n) {
     qy_thread_t *t = QY_CACHE->thread;
     void *p = NULL;
     size_t moved = 0;
-    while (!(p = tiny_pop(&t->cache))) {
+    while (!(p = qy_tiny_pop(&t->cache))) {
         if (t->tiny_slab && qy_tiny_next_word(t, t->tiny_slab)) continue;
         if (!qy_tiny_refill(t)) return qy_aligned_alloc(QY_ALIGN_MIN, n);
         moved += QY_TINY_PAGE;
@@ -74,7 +65,7 @@ QY_NOINLINE static void *tiny_more(size_t n) {
 void *qy_tiny_malloc(size_t n) {
     void *p = NULL;
     if (qy_draw_is_wanted() && QY_UNLIKELY(!qy_draw_passes(QY_CACHE->thread, QY_CLASS_TINY))) p = tiny_drawn(n);
-    if (QY_LIKELY(!p)) p = tiny_pop(QY_CACHE);
+    if (QY_LIKELY(!p)) p = qy_tiny_pop(QY_CACHE);
     return QY_LIKELY(p != NULL) ? p : tiny_more(n);
 }
 
@@ -93,16 +84,11 @@ static bool is_all_free(const qy_tiny_t *tiny, unsigned page) {
     return true;
 }
 
-// The word w has its first free block, or its last block is free now.
-QY_NOINLINE static void word_changed(qy_thread_t *t, qy_slab_t *s, size_t w, uint64_t free) {
-    qy_tiny_t *tiny = s->tiny;
-    if (&tiny->word[w] == t->cache.tiny) return;  // malloc looks at it before all others
-    // What was freed last is given out next, where nothing else is left: random frees and mallocs in turns go through
-    // no lock.
-    if (~free && !atomic_load_explicit(&t->cache.tiny->free, memory_order_relaxed)) {
-        use_word(t, s, w);
-        return;
-    }
+// The word has its first free block, or its last block is free now.
+QY_NOINLINE static void word_changed(qy_thread_t *t, qy_tiny_t *tiny, const qy_tiny_word_t *word, uint64_t free) {
+    qy_slab_t *s = tiny->slab;
+    size_t w = (size_t)(word - tiny->word);
+    if (word == t->cache.tiny) return;  // malloc looks at it before all others
     if (~free) {
         bool any = qy_tiny_any(s);
         uint64_t some = atomic_load_explicit(&tiny->some[w / 64], memory_order_relaxed);
@@ -117,38 +103,59 @@ QY_NOINLINE static void word_changed(qy_thread_t *t, qy_slab_t *s, size_t w, uin
     qy_moved(t, QY_TINY_PAGE);
 }
 
-// Says what is wrong with p, and ends the process.
-QY_COLD static void misfreed(void *p) {
-    (void)qy_lookup_must(p);
-    qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z byte%S", QY_TINY);
+// The number of a block, counted in blocks from address 0: bits 0 to 5 are its bit in a word, the next 7 the word, the
+// rest the frame. An address that is no multiple of 8 is the number of none: its low bits come out at the top.
+QY_INLINE uint64_t number_of(const void *p) { return (uint64_t)(uintptr_t)p >> 3 | (uint64_t)(uintptr_t)p << 61; }
+QY_INLINE uint64_t frame_of(uint64_t number) { return number / (64 * QY_TINY_WORDS); }
+QY_INLINE qy_tiny_word_t *word_of(qy_tiny_word_t *words, uint64_t number) {
+    return &words[number / 64 % QY_TINY_WORDS];
+}
+QY_INLINE qy_tiny_t *of_words(qy_tiny_word_t *words) {
+    return (qy_tiny_t *)(void *)((char *)words - offsetof(qy_tiny_t, word));
 }
 
-QY_INLINE void free_own(qy_thread_t *t, const qy_tiny_seen_t *in, void *p) {
-    size_t offset = (size_t)((char *)p - in->base), w = offset / QY_TINY_WORD_BYTES;
-    qy_tiny_word_t *word = &in->tiny->word[w];
-    uint64_t bit = UINT64_C(1) << (offset / QY_TINY % 64),
-             free = atomic_load_explicit(&word->free, memory_order_relaxed),
-             remote = atomic_load_explicit(&word->remote, memory_order_relaxed);
-    if (QY_UNLIKELY(((free | remote) & bit) || offset % QY_TINY)) misfreed(p);
-    atomic_store_explicit(&word->free, free | bit, memory_order_relaxed);
-    if (QY_UNLIKELY(!free || !~(free | bit))) word_changed(t, in->slab, w, free | bit);
+QY_INLINE void free_own(qy_thread_t *t, qy_tiny_word_t *words, void *p) {
+    uint64_t number = number_of(p), bit = number % 64;
+    qy_tiny_word_t *word = word_of(words, number);
+    uint64_t free = atomic_load_explicit(&word->free, memory_order_relaxed),
+             remote = atomic_load_explicit(&word->remote, memory_order_relaxed), now = free | UINT64_C(1) << bit;
+    if (QY_UNLIKELY((free | remote) >> bit & 1)) {
+        qy_tiny_misfreed(p);
+        return;
+    }
+    atomic_store_explicit(&word->free, now, memory_order_relaxed);
+    // What was freed last is given out next, where nothing else is left: random frees and mallocs in turns go through
+    // no lock, and need no call.
+    if (!free && !atomic_load_explicit(&t->cache.tiny->free, memory_order_relaxed))
+        use_word(t, of_words(words), word, p);
+    else if (QY_UNLIKELY(!free || !~now)) word_changed(t, of_words(words), word, now);
 }
 
-static qy_tiny_seen_t seen_of(qy_slab_t *s) {
-    return (qy_tiny_seen_t){s->base, (size_t)s->units << QY_UNIT_SHIFT, s->tiny, s};
+QY_INLINE qy_tiny_seen_t *seen_at(const qy_thread_t *t, uint64_t frame) { return &t->tiny_seen[frame % QY_TINY_SEEN]; }
+
+void qy_tiny_forget(qy_thread_t *t) {
+    for (unsigned i = 0; i < QY_TINY_SEEN && t->tiny_saw; i++) t->tiny_seen[i].frame = 0;
+    t->tiny_saw = false;
 }
 
 QY_NOINLINE static void free_elsewhere(qy_thread_t *t, void *p) {
     qy_chunk_t *chunk = qy_map_chunk(p);
     qy_slab_t *s = chunk ? qy_chunk_span(chunk, p) : NULL;
-    if (QY_UNLIKELY(!s || s->cls != QY_CLASS_TINY)) misfreed(p);
-    t->tiny_seen = seen_of(s);
-    free_own(t, &t->tiny_seen, p);
+    if (QY_UNLIKELY(!s || s->cls != QY_CLASS_TINY || (uintptr_t)p % QY_TINY)) {
+        qy_tiny_misfreed(p);
+        return;
+    }
+    uint64_t frame = frame_of(number_of(p));
+    *seen_at(t, frame) = (qy_tiny_seen_t){frame, s->tiny->word};
+    t->tiny_saw = true;
+    free_own(t, s->tiny->word, p);
 }
 
-void qy_tiny_free(void *p) {
-    qy_thread_t *t = QY_CACHE->thread;
-    if (QY_LIKELY((size_t)((char *)p - t->tiny_seen.base) < t->tiny_seen.bytes)) free_own(t, &t->tiny_seen, p);
+void qy_tiny_free(qy_cache_t *cache, void *p) {
+    qy_thread_t *t = (qy_thread_t *)cache;  // of a thread that has a heap
+    uint64_t frame = frame_of(number_of(p));
+    const qy_tiny_seen_t *in = seen_at(t, frame);
+    if (QY_LIKELY(in->frame == frame)) free_own(t, in->words, p);
     else free_elsewhere(t, p);
 }
 
@@ -219,13 +226,15 @@ bool qy_tiny_free_remote(qy_thread_t *t, void *p) {
 
 void qy_tiny_free_any(qy_thread_t *t, qy_slab_t *s, void *p) {
     if (t && t->heap == atomic_load_explicit(&s->heap, memory_order_relaxed)) {
-        qy_tiny_seen_t in = seen_of(s);
-        free_own(t, &in, p);
+        free_own(t, s->tiny->word, p);
         return;
     }
     qy_tiny_group_t g;
     open_group(&g, s);
-    if (QY_UNLIKELY(!set_remote(s, p))) misfreed(p);
+    if (QY_UNLIKELY(!set_remote(s, p))) {
+        qy_tiny_misfreed(p);
+        return;
+    }
     g.untold = 1;
     tell_group(&g, true);
 }

@@ -3,6 +3,7 @@
 // see tiny.h.
 #include "heap/draw.h"
 #include "heap/heaps.h"
+#include "heap/lookup.h"
 #include "heap/remote.h"
 #include "heap/slab.h"
 #include "heap/tiny.h"
@@ -14,21 +15,18 @@
 
 #define ALL UINT64_MAX
 
-static qy_meta_records_t records_few, records_many;
+static qy_meta_records_t records_of_bits;
 
-static qy_meta_records_t *records_for(uint32_t blocks, size_t *ret_bytes) {
-    *ret_bytes = sizeof(qy_tiny_t) + blocks / 64 * sizeof(qy_tiny_word_t);
-    return blocks > QY_UNIT / QY_TINY ? &records_many : &records_few;
+qy_tiny_t *qy_tiny_record_new(qy_slab_t *s) {
+    qy_tiny_t *tiny = qy_meta_record_new(&records_of_bits, sizeof *tiny);
+    if (tiny) tiny->slab = s;
+    return tiny;
 }
-qy_tiny_t *qy_tiny_record_new(uint32_t blocks) {
-    size_t bytes;
-    qy_meta_records_t *of = records_for(blocks, &bytes);
-    qy_assert(blocks == QY_UNIT / QY_TINY || blocks == 4 * QY_UNIT / QY_TINY);  // two lengths of records
-    return qy_meta_record_new(of, bytes);
-}
-void qy_tiny_record_delete(qy_tiny_t *tiny, uint32_t blocks) {
-    size_t bytes;
-    qy_meta_record_delete(records_for(blocks, &bytes), tiny);
+void qy_tiny_record_delete(qy_tiny_t *tiny) { qy_meta_record_delete(&records_of_bits, tiny); }
+
+void qy_tiny_misfreed(void *p) {
+    (void)qy_lookup_must(p);
+    qy_fatal(QY_FAULT_DOUBLE_FREE, p, "block of %z byte%S", QY_TINY);
 }
 
 // ---- pages ----------------------------------------------------------------------------------------------------
@@ -135,10 +133,10 @@ bool qy_tiny_refill(qy_thread_t *t) {
     qy_heap_t *h = t->heap;
     qy_heap_lock(h);
     h->refills++;
-    t->tiny_seen.bytes = 0;  // a slab that it gets may lie where one was released
     qy_tiny_leave(t);
     qy_remote_drain(h);
     qy_slab_t *s = tiny_listed(h);
+    if (!s) qy_tiny_forget(t);  // a slab that it gets may lie where one was released
     while (!s && qy_slab_steal_idle(h, QY_CLASS_TINY)) s = tiny_listed(h);
     if (!s) {
         qy_slab_reclaim(h, QY_CLASS_TINY);

@@ -107,18 +107,17 @@ _Static_assert(sizeof(qy_pend_t) == 32, "four places are two cache lines");
 
 #define QY_BEGAN_LONG 0x80u  // head[] began with more than a generation, from a slab
 
-// The slab of 8-byte blocks that the thread freed a block of last, until it has another one (qy_tiny_refill): what lies
+// A slab of 8-byte blocks that the thread freed a block of, until its heap has another one (qy_tiny_refill): what lies
 // there and has this heap's tag is a block of it.
 typedef struct qy_tiny_seen {
-    char *base;
-    size_t bytes;  // 0: none
-    qy_tiny_t *tiny;
-    qy_slab_t *slab;
+    uint64_t frame;  // the number of the one it lies in; 0: none
+    qy_tiny_word_t *words;
 } qy_tiny_seen_t;
+#define QY_TINY_SEEN 256u  // places, by that number
 
 // A thread's state, on a page of its own. Recycled, never unmapped. [owner]
 struct qy_thread {
-    qy_cache_t cache;
+    qy_cache_t cache;  // first: a cache that belongs to a thread is at its address
     qy_heap_t *heap;
     uint8_t merged[QY_CLASS_COUNT];  // generations that may be in head[] already, at most, and QY_BEGAN_LONG
     bool balanced[QY_CLASS_COUNT];   // head[] had less than a generation when it was last looked at
@@ -137,15 +136,16 @@ struct qy_thread {
     bool counted;                     // [lock: statistics page] ... and whether they were counted since
     size_t pend_bytes;
     qy_slab_t *tiny_slab;  // the slab that cache.tiny is a word of; NULL: none
-    qy_tiny_seen_t tiny_seen;
-    bool tiny_on;       // requests of 1 to 8 bytes take 8 bytes
-    uint8_t tiny_open;  // bit i: tiny_groups[i] is open
-    uint64_t drawn;     // the control word that the blocks on its lists were drawn by (draw.h)
+    bool tiny_on;          // requests of 1 to 8 bytes take 8 bytes
+    uint8_t tiny_open;     // bit i: tiny_groups[i] is open
+    uint64_t drawn;        // the control word that the blocks on its lists were drawn by (draw.h)
     // From here on a record keeps what it has when the next thread gets it: others read it at any time. `prev` is the
     // first.
     qy_block_t **prev;                           // [const] the full generation before head[]: qy_thread_more_t
     qy_pend_t *pend;                             // [const] QY_PEND_COUNT of them, likewise
     qy_tiny_group_t *tiny_groups;                // [const] QY_TINY_GROUPS of them, likewise
+    qy_tiny_seen_t *tiny_seen;                   // [const] QY_TINY_SEEN of them, apart from these, too
+    bool tiny_saw;                               // some of these are of a slab
     qy_thread_t *all_next;                       // [const] all records
     qy_draw_t *draw;                             // NULL: the sampler was never on
     _Atomic size_t cached_bytes, cached_blocks;  // in its cache, as was last counted; 0 when its thread has ended

@@ -273,6 +273,26 @@ TEST(given_back) {
     CHECK_EQ(mine()->bins[QY_CLASS_TINY].nslabs, 0);
 }
 
+// A thread remembers where the bits of slabs are. These go, and others lie where they were, with bits elsewhere: for
+// the same thread, and for the next one with its record.
+static void *again(void *unused) {
+    enum { MANY = 100000 };
+    for (int round = 0; round < 4; round++) {
+        void **p = nodes_new(MANY), **q = nodes_new(MANY);
+        nodes_free(round % 2 ? p : q, MANY);
+        quarry_trim(0);
+        nodes_free(round % 2 ? q : p, MANY);
+        quarry_trim(0);
+        verify_all();
+        CHECK_EQ(mine()->bins[QY_CLASS_TINY].nslabs, 0);
+    }
+    return unused;
+}
+TEST(slabs_that_lie_where_others_were) {
+    again(NULL);
+    for (int i = 0; i < 3; i++) in_thread(again, NULL);
+}
+
 // ---- a model ------------------------------------------------------------------------------------------------
 
 enum { SLOTS = 6000 };
