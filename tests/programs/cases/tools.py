@@ -239,7 +239,7 @@ def xml(box):
     box.run("xsltproc", "x.xsl", "x.xml", timeout=120)
 
 
-@program({"groff": "groff"}, torture=True, modes=True)
+@program({"/usr/share/groff/current/tmac/s.tmac": "groff"}, torture=True, modes=True)
 def groff(box):
     (box.dir / "x.ms").write_text(".TL\nTitle\n" + "".join(f".SH\nSection {i}\n.PP\n{'words of a paragraph ' * (i % 30 + 5)}\n.TS\nl l.\na{i}\tb\n.TE\n" for i in range(300)))
     box.run("groff", "-t", "-ms", "-Tutf8", "x.ms", timeout=60)
