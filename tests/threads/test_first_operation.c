@@ -39,7 +39,11 @@ static void op_free_sized_null(void) { m.free_sized(NULL, 0); }
 static void op_free_aligned_null(void) { m.free_aligned_sized(NULL, 16, 0); }
 static void op_aligned_alloc(void) { use(m.aligned_alloc(256, 100), 100); }
 static void op_aligned_alloc_huge(void) { use(m.aligned_alloc(1 << 22, 100), 100); }
-static void op_aligned_alloc_bad(void) { MUST(!m.aligned_alloc(3, 100) && errno == EINVAL); }
+static void op_aligned_alloc_bad(void) {
+    void *p = m.aligned_alloc(3, 100);
+    MUST(family_other || (!p && errno == EINVAL));  // glibc before 2.38 rounds up
+    m.free(p);
+}
 static void op_posix_memalign(void) {
     void *p;
     MUST(m.posix_memalign(&p, 64, 100) == 0);
@@ -134,14 +138,13 @@ static void here(const char *name) {
 }
 
 static void preinit(int argc, char **argv, char **env) {
-    (void)env;
+    if (!environ) environ = env;  // libc sets it later than this
     if (argc != 4 || strcmp(argv[1], "first")) return;
     place = argv[3];
     op = atoi(argv[2]);
 #if !FAMILY_QUARRY && !FAMILY_LINKED
     // The table's constructor comes later than this.
-    m.free_sized = (void (*)(void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_sized");
-    m.free_aligned_sized = (void (*)(void *, size_t, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "free_aligned_sized");
+    family_look_up();
 #endif
     here("preinit");
 }
