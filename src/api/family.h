@@ -14,7 +14,7 @@
 #include "os/os.h"
 
 QY_INLINE void *family_malloc(size_t n) {
-    if (QY_UNLIKELY(n > QY_SMALL_MAX)) return n <= QY_MEDIUM_MAX ? qy_alloc_medium(n) : qy_alloc_slow(n);
+    if (n > QY_SMALL_MAX) return n <= QY_MEDIUM_MAX ? qy_alloc_medium(n) : qy_alloc_slow(n);
     return qy_alloc_small(n);
 }
 

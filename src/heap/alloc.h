@@ -11,7 +11,9 @@
 void *qy_alloc_slow(size_t n);
 void qy_free_slow(void *p);
 void qy_free_other(void *p, size_t c, qy_cache_t *t);  // c: tag ^ key, no class of links up to 8 KiB of this heap
-void qy_free_full(void *p, size_t c);                  // the class's generation is full
+// No block start, or free already, or no room in the list of class c, from which one was taken.
+void qy_free_rare(void *p, size_t c, qy_cache_t *t);
+void qy_free_full(void *p, size_t c, qy_cache_t *t);  // the class's generation is full
 
 void *qy_calloc_slow(size_t n);  // n checked by the caller, > what the fast half serves
 void *qy_realloc(void *p, size_t n);

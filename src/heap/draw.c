@@ -85,7 +85,7 @@ uint64_t qy_draw_stands_for(unsigned rate, size_t n) {
 // The next free of class c that must be seen is after `room` others, or after `skip`.
 QY_INLINE void set_both(qy_thread_t *t, unsigned c, unsigned room, uint64_t skip) {
     unsigned seen = (unsigned)qy_min(room, skip);
-    t->cache.room[c] = (int8_t)seen;
+    qy_draw_set_room_of(&t->cache, c, seen);
     t->draw->held[c] = (uint8_t)(room - seen);
     t->draw->skip[c] = skip - seen;
 }
@@ -106,7 +106,7 @@ bool qy_draw_push(qy_thread_t *t, unsigned c, bool *ret_full) {
     unsigned room = qy_draw_room(t, c), left = room ? room - 1 : qy_class_limit[c];
     *ret_full = room == 0;
     if (QY_UNLIKELY(!qy_draw_is_on(t))) {
-        t->cache.room[c] = (int8_t)left;
+        qy_draw_set_room_of(&t->cache, c, left);
         return false;
     }
     uint64_t skip = skip_now(t, c);
@@ -149,7 +149,7 @@ void qy_draw_again(qy_thread_t *t, unsigned c, qy_block_t *b) {
 // ---- on and off -----------------------------------------------------------------------------------------
 
 static void rooms_whole(qy_thread_t *t) {
-    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) t->cache.room[c] = (int8_t)qy_draw_room(t, c);
+    for (unsigned c = 1; c < QY_CLASS_COUNT; c++) qy_draw_set_room_of(&t->cache, c, qy_draw_room(t, c));
 }
 
 // What is on the thread's lists was put there while nobody drew for it.

@@ -91,7 +91,6 @@ uint64_t qy_draw_stands_for(unsigned rate, size_t n);
 // Pushes left in the generation of class c, and setting them.
 unsigned qy_draw_room_on(const qy_thread_t *t, unsigned c);
 void qy_draw_set_room_on(qy_thread_t *t, unsigned c, unsigned room);
-// A push that finds none leaves -1 for a moment.
 // For blocks that are on no list: is it known that the next request of class c is not sampled, as most are not? It is
 // counted then. False: ask qy_draw_tiny.
 QY_INLINE bool qy_draw_passes(const qy_thread_t *t, unsigned c) {
@@ -102,15 +101,19 @@ QY_INLINE bool qy_draw_passes(const qy_thread_t *t, unsigned c) {
     return true;
 }
 
+// A push that finds none leaves 0 in the cache for a moment.
 QY_INLINE unsigned qy_draw_room_of(const qy_cache_t *cache, unsigned c) {
-    return cache->room[c] > 0 ? (unsigned)cache->room[c] : 0;
+    return cache->room[c] ? cache->room[c] - 1u : 0;
+}
+QY_INLINE void qy_draw_set_room_of(qy_cache_t *cache, unsigned c, unsigned room) {
+    cache->room[c] = (uint8_t)(room + 1);
 }
 QY_INLINE unsigned qy_draw_room(const qy_thread_t *t, unsigned c) {
     return qy_draw_is_on(t) ? qy_draw_room_on(t, c) : qy_draw_room_of(&t->cache, c);
 }
 QY_INLINE void qy_draw_set_room(qy_thread_t *t, unsigned c, unsigned room) {
     if (qy_draw_is_on(t)) qy_draw_set_room_on(t, c, room);
-    else t->cache.room[c] = (int8_t)room;
+    else qy_draw_set_room_of(&t->cache, c, room);
 }
 
 #endif

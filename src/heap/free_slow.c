@@ -92,19 +92,28 @@ QY_NOINLINE static void push_drawn(qy_thread_t *t, qy_block_t *b, unsigned c) {
     if (full && (list || qy_budget_is_short())) pass_generation(t, b, c, list);
 }
 
-void qy_free_full(void *p, size_t c) {
-    qy_cache_t *cache = QY_CACHE;
+void qy_free_full(void *p, size_t c, qy_cache_t *cache) {
     if (qy_draw_is_wanted()) {
         push_drawn(cache->thread, p, (unsigned)c);
         return;
     }
     qy_block_t *b = p, *head = cache->head[c];
-    cache->room[c] = (int8_t)qy_class_limit[c];
+    cache->room[c] = (uint8_t)(qy_class_limit[c] + 1);
     qy_link_put(b, head);
     atomic_signal_fence(memory_order_release);  // as in qy_free_push
     cache->head[c] = b;
     if (head != &qy_link_end) pass_generation(cache->thread, b, (unsigned)c, head);
     else if (qy_budget_is_short()) pass_generation(cache->thread, b, (unsigned)c, NULL);
+}
+
+// It may be that nothing is wrong: the generation is full.
+void qy_free_rare(void *p, size_t c, qy_cache_t *t) {
+    if (QY_LIKELY(!t->room[c] && qy_is_start(t, p, c) && !qy_link_may_be(p))) {
+        qy_free_full(p, c, t);
+        return;
+    }
+    t->room[c]++;
+    qy_free_slow(p);
 }
 
 static void free_block(qy_slab_t *s, qy_block_t *b) {
@@ -150,7 +159,7 @@ void qy_free_other(void *p, size_t c, qy_cache_t *t) {
     qy_block_t *b = p;
     if (QY_LIKELY(c - QY_CLASS_SLAB_64K - 1 < QY_CLASS_COUNT - QY_CLASS_SLAB_64K - 1)) {
         size_t offset = qy_class_offset((unsigned)c, p);
-        if (QY_LIKELY(qy_class_is_start((unsigned)c, offset) && !qy_link_may_be(b))) {
+        if (QY_LIKELY(qy_class_is_start(c, offset) && !qy_link_may_be(b))) {
             qy_free_push(t, c, b);
             return;
         }

@@ -13,7 +13,8 @@
 // descriptor:
 //   off = p mod 64 Ki;  off * magic (mod 2^32) < magic,  magic = ceil(2^32 / size)
 // which is exact for off < 2^16 and size <= 2^13 (off < magic - size). In frames of 256 KiB the test is made in steps
-// of 128 bytes.
+// of 128 bytes. In frames of 64 KiB the product of a start is less than 2^16, since size * magic is 2^32 and less than
+// size more; any other's is magic at least, which is 2^19 or more. So free() compares with one number for all classes.
 //
 // Colours. Were all large blocks to begin on a page, they would fall into the same few sets of the caches; and a copy
 // whose destination is less than a line ahead of its source, counted within a page, is slow: on some processors thirty
@@ -35,6 +36,11 @@ extern uint32_t qy_class_magic[QY_CLASS_COUNT];
 // blocks in one cache generation, where there are not many threads (cache.h)
 extern uint8_t qy_class_limit[QY_CLASS_COUNT];
 #define QY_GENERATION_MOST ((size_t)32 << 10)  // bytes in one
+
+// Of frames of 64 KiB: the most that the product of a start may be, for free(); and a factor by which nothing but a
+// frame's first address is one.
+#define QY_START_MOST UINT32_C(65536)
+#define QY_START_NONE UINT32_C(65537)
 
 // The number of classes that are learned, and which of them c is.
 #define QY_LEARNED_COUNT (QY_CLASS_TINY - QY_CLASS_LEARNED)
@@ -110,7 +116,7 @@ QY_INLINE uint32_t qy_class_index(uint32_t reciprocal, size_t offset) {
 }
 
 // Is `offset`, counted so, a multiple of the block size?
-QY_INLINE bool qy_class_is_start(unsigned cls, size_t offset) {
+QY_INLINE bool qy_class_is_start(size_t cls, size_t offset) {
     if (cls <= QY_CLASS_SLAB_64K) return (uint32_t)offset * qy_class_magic[cls] < qy_class_magic[cls];
     return (offset & 127) == 0 && (uint32_t)(offset >> 7) * qy_class_magic[cls] < qy_class_magic[cls];
 }

@@ -83,7 +83,7 @@ QY_COLD QY_UNSANITIZED static uint32_t state_of(const qy_thread_t *t, const qy_h
         for (uint64_t used = h->used[w]; used; used &= used - 1) {
             unsigned c = w * 64 + (unsigned)__builtin_ctzll(used);
             uintptr_t lists = (uintptr_t)t->cache.head[c] + 3 * (uintptr_t)t->prev[c];
-            state = (state + (lists >> 4) + (uint8_t)t->cache.room[c]) * UINT64_C(0x9E3779B97F4A7C15);
+            state = (state + (lists >> 4) + t->cache.room[c]) * UINT64_C(0x9E3779B97F4A7C15);
         }
     }
     return (uint32_t)(state >> 32);

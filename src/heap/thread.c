@@ -122,7 +122,7 @@ static void copy_classes_locked(qy_thread_t *t) {
     use_tiny(t);
     // Until they are copied, frees of such blocks take the slow path.
     for (unsigned c = QY_CLASS_LEARNED; c < QY_CLASS_TINY; c++) {
-        if (!(t->heap->learned >> (c - QY_CLASS_LEARNED) & 1) || t->cache.magic[c]) continue;
+        if (!(t->heap->learned >> (c - QY_CLASS_LEARNED) & 1) || t->cache.magic[c] != QY_START_NONE) continue;
         t->cache.magic[c] = qy_class_magic[c];
         qy_draw_set_room(t, c, qy_budget_limit(c));
     }
@@ -195,9 +195,15 @@ static qy_thread_t *attach(void) {
     cache->tiny = &qy_tiny_none;
     // Not of what is learned, perhaps just now: copy_classes_locked has that.
     memcpy(cache->magic, qy_class_magic, QY_CLASS_LEARNED * sizeof *cache->magic);
-    memcpy(cache->room, qy_class_limit, QY_CLASS_LEARNED * sizeof *cache->room);
+    for (unsigned c = QY_CLASS_LEARNED; c <= QY_CLASS_SLAB_64K; c++) cache->magic[c] = QY_START_NONE;
+    cache->magic[0] = QY_START_NONE;
+    cache->start_most = QY_START_MOST;
     qy_budget_enter();
-    for (unsigned c = 1; c < QY_CLASS_LEARNED && qy_budget_is_short(); c++) cache->room[c] = (int8_t)qy_budget_limit(c);
+    for (unsigned c = 0; c < QY_CLASS_COUNT; c++) {
+        bool known = c - 1 < QY_CLASS_LEARNED - 1;
+        qy_draw_set_room_of(cache, c, !known ? 0 : qy_budget_is_short() ? qy_budget_limit(c)
+                                                                        : qy_class_limit[c]);
+    }
     cache->thread = t;
     atomic_signal_fence(memory_order_release);  // a handler that allocates may have it from here on
     qy_cache_tls = cache;

@@ -14,8 +14,8 @@
 //          Of a page that is not out all bits of `free` are set. A page goes out and comes home under the heap's lock.
 //
 // The class is one that the fast paths miss by themselves: the tables of a thread lead requests of 1 to 8 bytes to
-// class 0, whose list is empty, and no address is the start of a block by its magic. So they cost no other size
-// anything. The slow paths ask for it first.
+// class 0, whose list is empty, and its number is the first that free() sends on. So they cost no other size anything.
+// The slow paths ask for it first.
 //
 // malloc   takes the lowest bit of the thread's current word (cache.tiny). When that is 0, the next word of the same
 //          slab that has a free block by `some`; then, under the lock, pages of other slabs.

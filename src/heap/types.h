@@ -83,8 +83,9 @@ typedef enum qy_thread_state {
 typedef struct qy_cache {
     qy_block_t *head[QY_CLASS_COUNT];       // free blocks of this thread's heap, last in first out
     uint64_t key;                           // the heap's owner bits (map.h); QY_TAG_NO_OWNER: no heap, or tcache:off
-    uint32_t magic[QY_CLASS_SLAB_64K + 1];  // block-start test (sizeclass.h); [0] = 0
-    int8_t room[QY_CLASS_COUNT];            // pushes left before the list is a full generation
+    uint32_t start_most;                    // block-start test: the most that a product may be (sizeclass.h), ...
+    uint32_t magic[QY_CLASS_SLAB_64K + 1];  // ... and factors; QY_START_NONE: of none, or not copied yet
+    uint8_t room[QY_CLASS_COUNT];           // pushes left before the list is a full generation, and one
     uint8_t cls[QY_STEP_COUNT + 7];         // step of a size -> class that this heap has for it; [0] = 0
     uint8_t small[QY_SMALL_MAX + 8];        // the same by the size itself, to 1,024; 0 for those of 8 bytes
     qy_thread_t *thread;                    // whose it is; NULL in the one of threads without

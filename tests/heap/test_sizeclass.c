@@ -3,6 +3,7 @@
 #include "heap_test.h"
 
 #include "heap/alloc.h"
+#include "heap/free_fast.h"
 
 static void fine_table(uint8_t cls[QY_STEP_COUNT]) {
     for (unsigned i = 0; i < QY_STEP_COUNT; i++) cls[i] = (uint8_t)qy_class_of_step(i);
@@ -113,6 +114,27 @@ TEST(block_start_test_is_exact) {
     // So that these fail the test for every offset.
     CHECK_EQ(qy_class_magic[0], 0);
     CHECK_EQ(qy_class_magic[QY_CLASS_TINY], 0);
+}
+
+// free() asks with one number for all classes, and takes one of the room in the same breath.
+TEST(start_test_of_free_is_exact) {
+    static qy_cache_t cache;
+    cache.start_most = QY_START_MOST;
+    cache.magic[0] = QY_START_NONE;
+    for (unsigned c = 1; c < QY_CLASS_TINY; c++) cache.magic[c] = qy_class_magic[c];
+    for (unsigned c = 0; c < QY_CLASS_TINY; c++) {
+        size_t size = c ? qy_class_size[c] : 65536;
+        for (size_t offset = 0; offset < 65536; offset++) {
+            const void *p = (const void *)(uintptr_t)(UINT64_C(0x7fff12340000) + offset);
+            bool is_start = offset % size == 0;
+            for (uint8_t room = 2; room; room--) {
+                cache.room[c] = room;
+                if (qy_is_rare(&cache, p, c) != (room == 1 || !is_start) || cache.room[c] != room - 1)
+                    TEST_FAIL("class %u, offset %zu, room %u", c, offset, room);
+            }
+            if (qy_is_start(&cache, p, c) != is_start) TEST_FAIL("class %u, offset %zu", c, offset);
+        }
+    }
 }
 
 // Frames of 256 KiB: 16 of them have all colours.
