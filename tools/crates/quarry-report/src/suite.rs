@@ -88,6 +88,8 @@ pub struct Shown<'a> {
     pub record: &'a Record,
     /// The runs that were written to load a malloc. All others are real programs.
     pub written: &'a [String],
+    /// The real programs that nothing is tuned by.
+    pub held_out: &'a [String],
     /// With what the heap is to reach: the names of the suite's runs, and the instructions that are expected.
     pub targets: Option<(&'a [String], &'a Expected)>,
 }
@@ -167,7 +169,14 @@ impl Shown<'_> {
             let title = measure.short;
             let (all, real) = (figures.view(), figures.only(|run| self.is_program(run)));
             let written = figures.only(|run| !self.is_program(run));
-            for (name, view) in [("all", &all), ("written to load a malloc", &written), ("programs", &real)] {
+            let held_out = figures.only(|run| self.held_out.iter().any(|name| name == run));
+            let sets = [
+                ("all", &all),
+                ("written to load a malloc", &written),
+                ("programs", &real),
+                ("programs held out", &held_out),
+            ];
+            for (name, view) in sets {
                 if !view.runs.is_empty() {
                     table.rows.push(means_row(&format!("{title}, {name}"), view));
                 }

@@ -131,6 +131,7 @@ type Lacking = (String, String);
 struct Table<'a> {
     options: &'a SuiteOptions,
     known: Vec<Run>,
+    held_out: Vec<String>,
     suite: Option<PathBuf>,
     patterns: Vec<String>,
 }
@@ -142,8 +143,9 @@ pub fn main(options: &SuiteOptions, output: &Output) -> anyhow::Result<i32> {
         None => runs::OURS.to_owned(),
     };
     let known = runs::parse(&text).context("the table of runs")?;
+    let held_out = runs::held_out(&text).context("the table of runs")?;
     let (suite, patterns) = split(options)?;
-    let table = Table { options, known, suite, patterns };
+    let table = Table { options, known, held_out, suite, patterns };
     let reports = options.reports.all(To::Stdout)?;
     let result = options.dir.as_ref().map(|dir| dir.join(RESULT));
     inputs::spare(&options.add, options.reports.files().iter().chain(&result))?;
@@ -325,7 +327,7 @@ impl Table<'_> {
             self.known.iter().filter(|run| !run.program).map(|run| run.name.clone()).collect();
         let expected = if self.options.targets { expected()? } else { Expected::default() };
         let targets = self.options.targets.then_some((&suite[..], &expected));
-        let shown = Shown { record, written: &written, targets };
+        let shown = Shown { record, written: &written, held_out: &self.held_out, targets };
         let make = |format| match format {
             Format::Json => Ok(record.text()?),
             Format::Html => Ok(report::page::page(&shown)),

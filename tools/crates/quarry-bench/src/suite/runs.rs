@@ -72,6 +72,8 @@ fn yes() -> bool {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
+    #[serde(default)]
+    held_out: Vec<String>,
     run: Vec<Run>,
 }
 
@@ -92,6 +94,11 @@ pub enum Error {
 /// Read a table of runs.
 pub fn parse(text: &str) -> Result<Vec<Run>, Error> {
     checked(toml::from_str::<Table>(text)?.run)
+}
+
+/// The names in it of real programs that nothing is tuned by.
+pub fn held_out(text: &str) -> Result<Vec<String>, Error> {
+    Ok(toml::from_str::<Table>(text)?.held_out)
 }
 
 /// The same table as JSON.

@@ -53,7 +53,8 @@ fn has(text: &str, line: &str) {
 fn runs_and_means_have_tables() {
     let record = three();
     let written = ["a", "b"].map(str::to_owned);
-    let shown = Shown { record: &record, written: &written, targets: None };
+    let held_out = ["c", "d"].map(str::to_owned);
+    let shown = Shown { record: &record, written: &written, held_out: &held_out, targets: None };
     let text = shown.text();
     has(
         &text,
@@ -66,13 +67,14 @@ fn runs_and_means_have_tables() {
     has(&text, "| time, all (3) | **1.000** (2) | 1.587 | 2.000 (2) |");
     has(&text, "| time, written to load a malloc (2) | **1.000** |");
     has(&text, "| peak RSS, programs (1) | – | **1.000** | – |");
+    has(&text, "| peak RSS, programs held out (1) | – | **1.000** | – |");
     has(&text, &format!("| time, all, {NAMED} |"));
     has(&text, "| quarry ÷ this peer | x | y |\n|---|---:|---:|\n| time | 0.500 (0.500–0.500) | 0.500 (");
     has(&text, "Time: a 2.00 times x\n");
     has(&text, "FAILED under quarry: c: status 3\n");
     assert!(!text.contains("beyond noise"), "three rounds are too few");
     let empty = Record { runs: visits(&[("a", &[])]), ..three() };
-    assert_eq!(Shown { record: &empty, written: &[], targets: None }.text(), "no samples\n");
+    assert_eq!(Shown { record: &empty, written: &[], held_out: &[], targets: None }.text(), "no samples\n");
 }
 
 #[test]
@@ -82,9 +84,10 @@ fn who_is_ahead_beyond_noise_is_said() {
         ("b", &[&[("quarry", 1.0), ("x", 1.0)][..]; 8]),
     ]);
     let record = record(&["quarry", "x"], runs);
-    let text = Shown { record: &record, written: &[], targets: None }.text();
+    let text = Shown { record: &record, written: &[], held_out: &[], targets: None }.text();
     has(&text, "| a | x 1.010 | x 1.010 |\n| b | nobody | nobody |\n| nobody at | 1 of 2 | 1 of 2 |\n");
     has(&text, "first or within noise of the first in both: 1 of 2\n");
+    assert!(!text.contains("held out"), "{text}");
 }
 
 #[test]
@@ -114,7 +117,7 @@ fn targets_have_a_table() {
     let record = three();
     let suite = [String::from("a"), String::from("b")];
     let expected = Expected::default();
-    let shown = Shown { record: &record, written: &[], targets: Some((&suite, &expected)) };
+    let shown = Shown { record: &record, written: &[], held_out: &[], targets: Some((&suite, &expected)) };
     let table = shown.targets_table(&suite, &expected);
     assert_eq!(table.rows.len(), targets::all().len());
     assert!(table.rows.iter().all(|row| row.len() == table.head.len()));
@@ -129,7 +132,7 @@ fn targets_have_a_table() {
 #[test]
 fn the_page_has_all_of_it() {
     let record = three();
-    let shown = Shown { record: &record, written: &[], targets: None };
+    let shown = Shown { record: &record, written: &[], held_out: &[], targets: None };
     let page = page::page(&shown);
     for part in [
         "<title>Quarry bench suite: 3 runs, 3 mallocs</title>",
