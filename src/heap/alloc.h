@@ -26,7 +26,7 @@ size_t qy_usable_size(const void *p);
 void *qy_resize(void *p, qy_object_t o, size_t n);
 
 // An object that grows from `usable` to n bytes and must be copied: may much of it never have been written?
-QY_INLINE bool qy_copy_is_sparse(size_t usable, size_t n) { return usable > QY_LONG_MAX && n > usable; }
+QY_INLINE bool qy_copy_is_sparse(size_t usable, size_t n) { return usable > QY_LONG_USUAL && n > usable; }
 // Copy n bytes of it to where all is zero.
 void qy_copy_sparse(char *to, const char *from, size_t n);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// huge.c: objects that are a mapping of their own each: above 32 MiB, and above 1 MiB those that grew or were to be
-// zero. It begins on a chunk boundary and is alone in its chunk entry of the map. Growing moves pages, not bytes. A
-// freed one is unmapped at once.
+// huge.c: objects that are a mapping of their own each: the first above 32 MiB, all above 128 MiB, and above 1 MiB
+// those that grew or were to be zero. It begins on a chunk boundary and is alone in its chunk entry of the map. Growing
+// moves pages, not bytes. A freed one is unmapped at once.
 #include "heap/heaps.h"
 #include "heap/huge.h"
 #include "os/os.h"
@@ -30,6 +30,7 @@ static struct {
     _Atomic(char *) top;   // the highest since the kernel chose a place; from there the hints go down
     _Atomic(const void *) freed[FREED_COUNT];
     _Atomic unsigned nfreed;
+    _Atomic bool again;  // one was freed that could be a run
 } huge;
 
 static void list_add(qy_huge_t **list, qy_huge_t *c) {
@@ -253,6 +254,8 @@ void qy_huge_free(qy_huge_t *c) {
     leave_live_locked(c, h);
     qy_lock_drop(&huge.lock);
     if (h) qy_heap_unlock(h);
+    if (c->mapped > QY_LONG_USUAL && c->mapped <= QY_LONG_MAX)
+        atomic_store_explicit(&huge.again, true, memory_order_relaxed);
     unmap(c);
 }
 
@@ -315,6 +318,8 @@ qy_huge_t *qy_huge_around(const void *p) {
     qy_lock_drop(&huge.lock);
     return c;
 }
+
+bool qy_huge_comes_again(void) { return atomic_load_explicit(&huge.again, memory_order_relaxed); }
 
 bool qy_huge_was_freed(const void *p) {
     for (unsigned i = 0; i < FREED_COUNT; i++)

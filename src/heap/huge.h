@@ -24,7 +24,9 @@ void *qy_huge_resize(qy_huge_t *huge, size_t n);
 // as freshly mapped. NULL: could not (not every kernel can), nothing has changed.
 void *qy_huge_from(char *from, size_t bytes, size_t n);
 qy_huge_t *qy_huge_around(const void *p);  // the huge object that p lies in but not begins, or NULL
-bool qy_huge_was_freed(const void *p);     // was one there not long ago (for the message only)
+// Was one freed before that could be a run?
+bool qy_huge_comes_again(void);
+bool qy_huge_was_freed(const void *p);  // was one there not long ago (for the message only)
 // Try again to unmap what could not be unmapped when it was freed. Returns bytes.
 size_t qy_huge_purge(void);
 size_t qy_huge_stuck_bytes(void);  // of those: freed, without pages

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// run.c: objects of 64 KiB to 32 MiB: consecutive units, of a chunk or of several that lie side by side. A run of a
+// run.c: objects of 64 KiB to 128 MiB: consecutive units, of a chunk or of several that lie side by side. A run of a
 // first-class heap is on that heap's list of spans; others are on none: their descriptor hangs on their units.
 #include "heap/heaps.h"
 #include "heap/waste.h"
@@ -43,6 +43,8 @@ size_t qy_run_usable(const qy_slab_t *s) {
     return qy_min(qy_round_up(s->size, 4096), ((size_t)s->units << QY_UNIT_SHIFT) - (size_t)(s->origin - s->base));
 }
 
+size_t qy_run_mapped(void) { return atomic_load_explicit(&run_mapped, memory_order_relaxed); }
+
 static void account(const qy_slab_t *s, bool add) {
     size_t live = qy_run_usable(s), mapped = (size_t)s->units << QY_UNIT_SHIFT;
     if (add) {
@@ -54,8 +56,13 @@ static void account(const qy_slab_t *s, bool add) {
     }
 }
 
+static unsigned units_for(size_t n) {
+    size_t beyond = n > QY_LONG_USUAL ? 2 * qy_os_page_size() : 0;  // whatever part of a page n ends in
+    return (unsigned)((n + beyond + QY_UNIT - 1) >> QY_UNIT_SHIFT);
+}
+
 void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
-    unsigned count = (unsigned)((n + QY_UNIT - 1) >> QY_UNIT_SHIFT);
+    unsigned count = units_for(n);
     if (h && h->limit && h->held_bytes + ((size_t)count << QY_UNIT_SHIFT) > h->limit) return NULL;
     qy_slab_t *s = qy_span_new();
     if (!s) return NULL;
@@ -133,13 +140,34 @@ static void give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned
     if (locked) qy_lock_drop(qy_purging_lock());
 }
 
+// What a program did to the pages of a mapping (mprotect, mlock, madvise, a file in their place) ends with it. A run
+// above QY_LONG_USUAL stands for a mapping, so it must end there, too. The kernel splits a mapping where its parts
+// differ, and the last page of the run is not the program's. So nothing was done if the run is one mapping, but for the
+// chunks that are one each.
+static bool is_as_made(const qy_slab_t *s) {
+    char *end = s->base + ((size_t)s->units << QY_UNIT_SHIFT);
+    for (char *at = s->base, *to; at < end; at = to) {
+        bool separate = qy_map_chunk(at)->separate;  // stays while its first unit is taken
+        for (to = at + QY_CHUNK; to < end && !separate && !qy_map_chunk(to)->separate; to += QY_CHUNK) {}
+        to = (uintptr_t)to < (uintptr_t)end ? to : end;
+        if (!qy_os_is_one_mapping(at, (size_t)(to - at))) return false;
+    }
+    return true;
+}
+
+// Are the n units from the first-th on perhaps touched, when they come back?
+static bool may_be_touched(const qy_slab_t *s, unsigned first, unsigned n) {
+    if ((size_t)s->units << QY_UNIT_SHIFT <= QY_LONG_USUAL || is_as_made(s)) return true;
+    return !qy_os_renew(s->base + (size_t)first * QY_UNIT, (size_t)n * QY_UNIT);
+}
+
 // The descriptor was taken off its first unit by the caller.
 static void run_release(qy_chunk_t *chunk, qy_slab_t *s, bool dirty) {
     unsigned first = (unsigned)((size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT), n = s->units;
     set_span(chunk, first, 1, n, NULL);
     account(s, false);
     atomic_fetch_sub_explicit(&run_count, 1, memory_order_relaxed);
-    give(s, chunk, first, n, dirty);
+    give(s, chunk, first, n, dirty && may_be_touched(s, 0, n));
     qy_span_delete(s);
     qy_waste_of_pages();
 }
@@ -193,10 +221,11 @@ void *qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
     // own (realloc.c), and the object is small now.
     size_t offset = n > QY_RUN_MAX ? 0 : (size_t)(s->origin - s->base), used = qy_run_usable(s);
     unsigned first = (unsigned)((size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT);
-    unsigned have = s->units, want = (unsigned)((offset + n + QY_UNIT - 1) >> QY_UNIT_SHIFT);
+    unsigned have = s->units, want = units_for(offset + n);
     qy_heap_t *h = atomic_load_explicit(&s->heap, memory_order_relaxed);
     bool ok = true;
     if (h) qy_heap_lock(h);
+    bool touched = want >= have || may_be_touched(s, want, have - want);
     account(s, false);
     if (want > have) {
         size_t more = (size_t)(want - have) << QY_UNIT_SHIFT;
@@ -217,7 +246,7 @@ void *qy_run_resize(qy_chunk_t *chunk, qy_slab_t *s, size_t n) {
     }
     account(s, true);
     if (want < have) {
-        give(s, chunk, first + want, have - want, true);
+        give(s, chunk, first + want, have - want, touched);
         qy_waste_of_pages();
     }
     char *object = s->origin;

@@ -10,7 +10,7 @@
 //   chunk   2 MiB, aligned: 128 units, the page layer's book-keeping group (chunk.h).
 //   span    consecutive units with one owner: a slab or a run.
 //   slab    a span cut into blocks of one class. No header: all about it is in its descriptor.
-//   run     a span that is one object of more than 64 KiB, up to 32 MiB; it may go through several chunks.
+//   run     a span that is one object of more than 64 KiB, up to 128 MiB; it may go through several chunks.
 //   huge    a larger object, or one that grew or was to be zero above 1 MiB: a mapping of its own (huge.c),
 //           which begins on a chunk boundary and has its 2 MiB to itself.
 //   heap    a set of slabs with one owner id and one lock; usually of one thread (then idle after

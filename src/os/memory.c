@@ -196,6 +196,11 @@ bool qy_os_decommit(void *addr, size_t bytes) {
     return memory_give_back(addr, bytes) == 0 && protect(addr, bytes, PROT_NONE);
 }
 
+bool qy_os_renew(void *addr, size_t bytes) {
+    must_be_pages(addr, bytes);
+    return !qy_os_fake_fails(QY_OS_MAP) && memory_replace(addr, bytes, PROT_READ | PROT_WRITE);
+}
+
 // Emulators answer 0 to this advice and do nothing (qemu-user before 7.1). Who believes that hands out old bytes for
 // zeros. So it is tried once, on a page of its own. Where it cannot be tried the answer is not believed either.
 QY_COLD static bool try_advice(void) {
@@ -308,7 +313,7 @@ static bool memory_move(void *from, size_t old_bytes, void *to, size_t new_bytes
 }
 
 // To grow by more than there is can only fail, and first of all where the range is not one mapping.
-static bool is_one_mapping(void *from, size_t bytes) {
+bool qy_os_is_one_mapping(void *from, size_t bytes) {
     const size_t too_much = sizeof(void *) == 8 ? (size_t)1 << 46 : SIZE_MAX / 2 + 1;
     long r = memory_resize(from, bytes, too_much);
     if (!qy_syscall_failed(r)) memory_resize(from, too_much, bytes);
@@ -316,7 +321,7 @@ static bool is_one_mapping(void *from, size_t bytes) {
 }
 
 bool qy_os_move(void *from, size_t old_bytes, void *to, size_t new_bytes) {
-    if (old_bytes != new_bytes || is_one_mapping(from, old_bytes))
+    if (old_bytes != new_bytes || qy_os_is_one_mapping(from, old_bytes))
         return memory_move(from, old_bytes, to, new_bytes, 0);
     unmap_fresh(to, new_bytes);
     return false;
@@ -362,7 +367,7 @@ QY_COLD static bool try_move_out(void) {
 
 bool qy_os_may_move_out(void *from, size_t bytes) {
     static _Atomic found_t found;
-    return !locked_around(from, bytes) && is_one_mapping(from, bytes) && works(&found, try_move_out);
+    return !locked_around(from, bytes) && qy_os_is_one_mapping(from, bytes) && works(&found, try_move_out);
 }
 
 bool qy_os_move_out(void *from, size_t bytes, void *to) {

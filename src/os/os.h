@@ -50,6 +50,14 @@ bool qy_os_purge(void *addr, size_t bytes);
 // it was or as zero. False: nothing was given back.
 bool qy_os_empty(void *addr, size_t bytes);
 
+// A fresh mapping in place of what is there, whatever a program did to it: writable, and zero. False: nothing has
+// changed.
+bool qy_os_renew(void *addr, size_t bytes);
+
+// Are these pages one mapping to the kernel? It splits one where access, locks, advice or files of two parts differ.
+// One system call. True where that may not be asked.
+bool qy_os_is_one_mapping(void *from, size_t bytes);
+
 // Return address space. False: nothing was unmapped (the table of mappings is full); the range is
 // still usable and the call may be repeated.
 bool qy_os_unmap(void *addr, size_t bytes);

@@ -25,7 +25,8 @@
 #define QY_CHUNK_SHIFT 21
 #define QY_CHUNK ((size_t)1 << QY_CHUNK_SHIFT)
 #define QY_CHUNK_UNITS 128u
-#define QY_LONG_MAX ((size_t)32 << 20)  // bytes of the longest span
+#define QY_LONG_MAX ((size_t)128 << 20)   // bytes of the longest span, ...
+#define QY_LONG_USUAL ((size_t)32 << 20)  // ... and up to where there is one at once (large.c)
 
 typedef unsigned __int128 qy_bits_t;  // one bit per unit, bit 0 the lowest address
 

@@ -2,6 +2,7 @@
 // Huge objects: mappings of their own, unmapped when they are freed, resized in place or by moving.
 #include "heap_test.h"
 
+#include <limits.h>
 #include <sys/resource.h>
 
 #include "base/compiler.h"
@@ -62,6 +63,77 @@ static char *alloc(size_t n) {
 }
 static void give(char *p) { qy_huge_free(huge_of(p)); }
 
+// ---- sizes that come again ------------------------------------------------------------------------
+
+static bool is_run(const void *p) {
+    const qy_slab_t *s = span_of(p);
+    return s && s->kind == QY_SPAN_RUN;
+}
+
+static long faults(void) {
+    struct rusage usage;
+    CHECK_EQ(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_minflt;
+}
+
+// Its pages need not be had anew: of some rounds at least one, whatever else the machine does meanwhile.
+static void come_again(void *unused) {
+    (void)unused;
+    const size_t bytes = 60 * MIB;  // more than 64 may not stay where no helper can be had
+    char *p = quarry_malloc(bytes), *q = quarry_malloc(bytes);
+    CHECK(p && q && !is_run(p) && !is_run(q));  // none was freed before, by other tests neither
+    write_pages(p, bytes, 1);
+    quarry_free(p);
+    long least = LONG_MAX;
+    for (int round = 0; round < 12; round++) {
+        long before = faults();
+        CHECK(p = quarry_malloc(bytes));
+        CHECK(is_run(p) && quarry_usable_size(p) >= bytes);
+        write_pages(p, bytes, 2);
+        check_pages(p, bytes, 2);
+        least = qy_min(least, faults() - before);
+        quarry_free(p);
+    }
+    CHECK_LT(least, (long)(bytes / qy_os_page_size() / 8));
+    // Not what is to be zero, nor what is larger.
+    CHECK(p = quarry_calloc(1, bytes));
+    CHECK(!is_run(p) && pages_are_zero(p, bytes));
+    quarry_free(p);
+    CHECK(p = quarry_malloc(QY_LONG_MAX + 1));
+    CHECK(!is_run(p));
+    quarry_free(p);
+    // It grows as any other.
+    CHECK(p = quarry_malloc(bytes));
+    write_pages(p, bytes, 3);
+    CHECK(p = quarry_realloc(p, 2 * QY_LONG_MAX));
+    CHECK(!is_run(p));
+    check_pages(p, bytes, 3);
+    quarry_free(p);
+    quarry_free(q);
+    verify_all();
+}
+TEST(what_comes_again_keeps_its_pages) { run_apart(come_again, NULL); }
+
+// The descriptors of chunks are for what is touched: not for all that a program reserves.
+static void most_are_mappings(void *unused) {
+    (void)unused;
+    enum { MANY = 80 };
+    static char *p[MANY];
+    quarry_free(quarry_malloc(QY_LONG_MAX));
+    size_t runs = 0;
+    for (int i = 0; i < MANY; i++) {
+        CHECK(p[i] = quarry_malloc(QY_LONG_MAX));
+        runs += is_run(p[i]);
+    }
+    CHECK_GT(runs, 0);
+    CHECK_LE(runs * QY_LONG_MAX, (size_t)4 << 30);
+    for (int i = 0; i < MANY; i++) quarry_free(p[i]);
+    verify_all();
+}
+TEST(of_many_most_are_mappings) { run_apart(most_are_mappings, NULL); }
+
+// ---- by itself -----------------------------------------------------------------------------------
+
 TEST(life) {
     qy_large_stats_t st0 = stats();
     size_t n = 3 * MIB + 123;
@@ -110,7 +182,7 @@ TEST(grows_by_an_eighth) {
 // What begins on a chunk boundary need not be a mapping: a run does, too, and its pages stay for the next one.
 TEST(aligned_to_a_chunk_is_a_run) {
     qy_opts.purge = false;
-    for (size_t n = 1; n <= QY_LONG_MAX; n = n * 7 + 5) {
+    for (size_t n = 1; n <= QY_LONG_USUAL; n = n * 7 + 5) {
         char *p = quarry_aligned_alloc(QY_CHUNK, n);
         CHECK(p);
         CHECK_EQ((uintptr_t)p % QY_CHUNK, 0);
@@ -123,13 +195,13 @@ TEST(aligned_to_a_chunk_is_a_run) {
         CHECK_EQ(qy_lookup(q).kind, QY_OBJECT_HUGE);
         quarry_free(q);
     }
-    char *p = quarry_aligned_alloc(QY_CHUNK, QY_LONG_MAX), *q;
+    char *p = quarry_aligned_alloc(QY_CHUNK, QY_LONG_USUAL), *q;
     CHECK(p);
-    memset(p, 1, QY_LONG_MAX);
+    memset(p, 1, QY_LONG_USUAL);
     size_t dirty = qy_units_dirty_bytes();
     quarry_free(p);
-    CHECK_EQ(qy_units_dirty_bytes(), dirty + QY_LONG_MAX);
-    CHECK_PTR_EQ(q = quarry_aligned_alloc(QY_CHUNK, QY_LONG_MAX), p);
+    CHECK_EQ(qy_units_dirty_bytes(), dirty + QY_LONG_USUAL);
+    CHECK_PTR_EQ(q = quarry_aligned_alloc(QY_CHUNK, QY_LONG_USUAL), p);
     CHECK_EQ(qy_units_dirty_bytes(), dirty);
     quarry_free(q);
     qy_opts.purge = true;
@@ -328,7 +400,7 @@ TEST(no_memory) {
     CHECK_EQ(stats().huge_live, st0.huge_live);
     quarry_os_fault(1, 1, FAULT(MAP));
     errno = 0;
-    CHECK(!quarry_malloc(50 * MIB));
+    CHECK(!quarry_malloc(QY_LONG_MAX + 1));
     CHECK_EQ(errno, ENOMEM);
     quarry_os_fault(0, 0, 0);
     give(alloc(2 * MIB));

@@ -114,18 +114,25 @@ TEST(pages_in_slabs) {
     verify_all();
 }
 
+// Aligned as no run is.
+static void *mapping(size_t size) {
+    void *p = quarry_aligned_alloc(2 * QY_CHUNK, size);
+    CHECK(p);
+    return memset(p, 1, size);
+}
+
 TEST(mappings) {
     begin();
-    quarry_free(filled(64 * MIB));
+    quarry_free(mapping(64 * MIB));
     size_t before = regret();
-    void *p = filled(40 * MIB), *q = filled(40 * MIB);
+    void *p = mapping(40 * MIB), *q = mapping(40 * MIB);
     CHECK_EQ(regret() - before, 64 * MIB);  // no more than went
     quarry_free(p);
     qy_os_fake_now += QY_PURGING_REGRET_NS;
-    p = filled(40 * MIB);
+    p = mapping(40 * MIB);
     CHECK_EQ(regret() - before, 64 * MIB);
     quarry_free(q);  // what went before that second is forgotten
-    quarry_free(filled(80 * MIB));
+    quarry_free(mapping(80 * MIB));
     CHECK_EQ(regret() - before, 104 * MIB);
     quarry_free(p);
     verify_all();
