@@ -36,7 +36,7 @@ extern void __libc_free(void *p);
 #define FAULTS(X)                                                                                                   \
     X(none)                                                                                                         \
     X(abort)        /* a refused request ends the process */                                                        \
-    X(silent)       /* a refused request leaves errno as it was */                                                  \
+    X(silent)       /* a refused request says 0 in errno */                                                         \
     X(errno)        /* a request that is served changes errno, and so does free */                                  \
     X(refuse)       /* some requests are refused for no reason */                                                   \
     X(lax)          /* sizes and products wrap, alignments are taken as they come, nothing for malloc(0) */         \
@@ -175,7 +175,7 @@ static void must_work(long result) {
 // Things that are done at times; false: the request fails.
 static int at_times(void) {
     int fd;
-    struct timespec soon = {0, 20000};
+    struct timespec soon = {0, 1000000};
     switch (fault) {
     case FAULT_descriptor:
         must_work(fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC));
@@ -236,11 +236,11 @@ static void map_ahead(size_t n) {
         mmap(NULL, (size_t)16 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 // What becomes of a result, served or not.
-static void *result(void *p, size_t n, int saved) {
+static void *result(void *p, size_t n) {
     leave();
     if (!p) {
         if (fault == FAULT_abort) die("planted: out of memory\n");
-        if (fault == FAULT_silent) errno = saved;
+        if (fault == FAULT_silent) errno = 0;
         return NULL;
     }
     if (fault == FAULT_errno) errno = EAGAIN;
@@ -255,24 +255,21 @@ static void *refused(void) {
 static size_t wrapped(size_t n) { return fault == FAULT_lax && n > PTRDIFF_MAX ? n & 0xFFFF : n; }
 
 VISIBLE void *malloc(size_t n) {
-    int saved = errno;
     if (!enter()) return refused();
     allocated = 1;
     if (fault == FAULT_lax && !n) return NULL;
-    return result(__libc_malloc(wrapped(n)), n, saved);
+    return result(__libc_malloc(wrapped(n)), n);
 }
 VISIBLE void *calloc(size_t count, size_t size) {
-    int saved = errno;
     size_t n;
     if (!enter()) return refused();
     allocated = 1;
     if (__builtin_mul_overflow(count, size, &n) && fault != FAULT_lax) n = SIZE_MAX;
-    if (fault == FAULT_dirty) return result(__libc_malloc(n), n, saved);
-    if (fault == FAULT_lax) return n ? result(__libc_calloc(1, wrapped(n)), n, saved) : NULL;
-    return result(__libc_calloc(count, size), n, saved);
+    if (fault == FAULT_dirty) return result(__libc_malloc(n), n);
+    if (fault == FAULT_lax) return n ? result(__libc_calloc(1, wrapped(n)), n) : NULL;
+    return result(__libc_calloc(count, size), n);
 }
 VISIBLE void *realloc(void *p, size_t n) {
-    int saved = errno;
     if (!enter()) return refused();
     if (fault == FAULT_first && !allocated) die("planted: no heap of this thread\n");
     size_t old = p ? malloc_usable_size(p) : 0;
@@ -282,7 +279,7 @@ VISIBLE void *realloc(void *p, size_t n) {
     if (fault == FAULT_lost && q && old && n > old) ((unsigned char *)q)[old - 1] ^= 0xFF;
     if (fault == FAULT_lost && q && old && n <= old && n > 16) ((unsigned char *)q)[n - 1] ^= 0xFF;
     if (!q && !n) return leave(), NULL;
-    return result(q, n, saved);
+    return result(q, n);
 }
 VISIBLE void *reallocarray(void *p, size_t count, size_t size) {
     size_t n;
@@ -290,10 +287,9 @@ VISIBLE void *reallocarray(void *p, size_t count, size_t size) {
     return realloc(p, n);
 }
 static void *aligned(size_t align, size_t n) {
-    int saved = errno;
     if (!enter()) return refused();
     allocated = 1;
-    return result(fault == FAULT_lax ? __libc_malloc(wrapped(n)) : __libc_memalign(align, n), n, saved);
+    return result(fault == FAULT_lax ? __libc_malloc(wrapped(n)) : __libc_memalign(align, n), n);
 }
 VISIBLE void *memalign(size_t align, size_t n) { return aligned(align, n); }
 VISIBLE void *aligned_alloc(size_t align, size_t n) { return aligned(align, n); }
