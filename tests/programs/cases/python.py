@@ -38,8 +38,9 @@ def python_more(box):
 
 @program(NEEDS, torture=True)
 def python_threads(box):
-    """Threads, forks and signals. Some of these fail in a container whatever the malloc."""
-    regrtest(box, "malloc", "test_threading test_thread test_threadedtempfile test_fork1 test_subprocess"
+    """Threads, forks and signals. Some of these fail in a container whatever the malloc. The tests of futures.wait compare
+    sleeps of seconds with the start of a process, and fail on a busy machine whatever the malloc: they are left out."""
+    regrtest(box, "malloc", "-i *WaitTest* test_threading test_thread test_threadedtempfile test_fork1 test_subprocess"
              " test_multiprocessing_fork test_concurrent_futures test_queue test_signal", 1200, may_fail=True)
 
 
