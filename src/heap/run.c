@@ -144,7 +144,7 @@ static void give(const qy_slab_t *s, qy_chunk_t *chunk, unsigned first, unsigned
 // above QY_LONG_USUAL stands for a mapping, so it must end there, too. The kernel splits a mapping where its parts
 // differ, and the last page of the run is not the program's. So nothing was done if the run is one mapping, but for the
 // chunks that are one each.
-static bool is_as_made(const qy_slab_t *s) {
+QY_COLD static bool is_as_made(const qy_slab_t *s) {
     char *end = s->base + ((size_t)s->units << QY_UNIT_SHIFT);
     for (char *at = s->base, *to; at < end; at = to) {
         bool separate = qy_map_chunk(at)->separate;  // stays while its first unit is taken
@@ -156,9 +156,13 @@ static bool is_as_made(const qy_slab_t *s) {
 }
 
 // Are the n units from the first-th on perhaps touched, when they come back?
-static bool may_be_touched(const qy_slab_t *s, unsigned first, unsigned n) {
-    if ((size_t)s->units << QY_UNIT_SHIFT <= QY_LONG_USUAL || is_as_made(s)) return true;
+QY_COLD static bool long_may_be_touched(const qy_slab_t *s, unsigned first, unsigned n) {
+    if (is_as_made(s)) return true;
     return !qy_os_renew(s->base + (size_t)first * QY_UNIT, (size_t)n * QY_UNIT);
+}
+
+QY_INLINE bool may_be_touched(const qy_slab_t *s, unsigned first, unsigned n) {
+    return (size_t)s->units << QY_UNIT_SHIFT <= QY_LONG_USUAL || long_may_be_touched(s, first, n);
 }
 
 // The descriptor was taken off its first unit by the caller.

@@ -196,7 +196,7 @@ bool qy_os_decommit(void *addr, size_t bytes) {
     return memory_give_back(addr, bytes) == 0 && protect(addr, bytes, PROT_NONE);
 }
 
-bool qy_os_renew(void *addr, size_t bytes) {
+QY_COLD bool qy_os_renew(void *addr, size_t bytes) {
     must_be_pages(addr, bytes);
     return !qy_os_fake_fails(QY_OS_MAP) && memory_replace(addr, bytes, PROT_READ | PROT_WRITE);
 }
@@ -313,7 +313,7 @@ static bool memory_move(void *from, size_t old_bytes, void *to, size_t new_bytes
 }
 
 // To grow by more than there is can only fail, and first of all where the range is not one mapping.
-bool qy_os_is_one_mapping(void *from, size_t bytes) {
+QY_COLD bool qy_os_is_one_mapping(void *from, size_t bytes) {
     const size_t too_much = sizeof(void *) == 8 ? (size_t)1 << 46 : SIZE_MAX / 2 + 1;
     long r = memory_resize(from, bytes, too_much);
     if (!qy_syscall_failed(r)) memory_resize(from, too_much, bytes);
