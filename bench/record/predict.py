@@ -187,7 +187,8 @@ def summary(results):
         offs = sorted(abs(m["cpu_predicted"] / m["cpu_measured"] - 1) for m in every if "cpu_within" in m and m["cpu_measured"])
         print(f"processor time: {sum(cpus)} of {len(cpus)} within the interval; mean error {sum(offs) / len(offs):.1%}, median {offs[len(offs) // 2]:.1%}, largest {offs[-1]:.1%}")
     if ranks:
-        print(f"rank correlation: least {min(ranks.values()):.2f}; " + ", ".join(f"{name} {value:.2f} of {results[name]['pairs']}" for name, value in ranks.items()))
+        print(f"rank correlation: least {min(ranks.values()):.2f}; " + ", ".join(
+            f"{name} {value:.2f} of {results[name]['pairs']} (runs of one malloc differ by {results[name]['spread'] / MIB:.1f} MiB)" for name, value in ranks.items()))
     for name, result in results.items():
         if result["rank"] is None:
             print(f"{name}: no two mallocs differ by more than the noise; its runs under one malloc differ by {result['spread'] / MIB:.1f} MiB at most")

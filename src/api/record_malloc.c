@@ -11,6 +11,8 @@
 #include "api/record.h"
 #include "base/num.h"
 #include "os/process.h"
+#include "trace/usage.h"
+#include "trace/written.h"
 
 // Not in all C libraries' headers.
 void *pvalloc(size_t n);  // NOLINT(readability-redundant-declaration)
@@ -83,11 +85,23 @@ void qy_allocated(unsigned by, size_t n, const void *p, size_t align, const qy_s
             .op = QY_OP_ALLOC, .by = by, .time = now, .size = n, .addr = (uintptr_t)p, .align_log2 = align_log2});
     if (!w || !draw(w, n) || !keep(w, p, n)) return;
     if (n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, n);
+    else if (qy_written_draws(w, n))
+        qy_written_watch(w, (void *)(uintptr_t)p, (qy_written_t){.size = n, .zeroed = by == QY_BY_CALLOC});
     if (qy_writer_begin(w)) {
         qy_write_alloc(w, by, now, n, (uintptr_t)p, align_log2, qy_record_stack(w, caller));
         if (by == QY_BY_CALLOC && n >= QY_LARGE_BYTES) qy_write_zeroed(w, now, n, (uintptr_t)p, qy_os_resident(p, n));
+        // A thread of few events fills its block late.
+        if (n >= QY_WRITTEN_BYTES) qy_usage_tell_at(w, now);
     }
     malloc_finish(w, attention);
+}
+
+// Of a block that was taken from qy_large: what the program did with its memory.
+static void tell_end(qy_writer_t *w, const void *p, uint64_t value) {
+    if (qy_written_is(value)) {
+        uint64_t numbers[] = {(uintptr_t)p, qy_written_bytes(p, value)};
+        qy_write_extension(w, QY_EXTENSION_WRITTEN, numbers, 2);
+    } else qy_write_touched(w, qy_os_resident(p, value));
 }
 
 void qy_freed(unsigned by, const void *p) {
@@ -106,10 +120,10 @@ void qy_freed(unsigned by, const void *p) {
     if (first || late) qy_record_late(&(qy_event_t){.op = QY_OP_FREE, .by = by, .time = now, .addr = (uintptr_t)p});
     // Whoever frees a large block takes it from the set, recorded or not: else it stands there for the next block of
     // its address.
-    bool large = qy_addrset_maybe(&qy_large, (uintptr_t)p) && qy_addrset_take(&qy_large, (uintptr_t)p, &size);
+    bool large = qy_written_take(p, &size);
     if (!w) return;
     if (qy_writer_begin(w)) {
-        if (large) qy_write_touched(w, qy_os_resident(p, size));
+        if (large) tell_end(w, p, size);
         qy_write_free(w, by, now, (uintptr_t)p);
     }
     malloc_finish(w, attention);
@@ -140,8 +154,8 @@ QY_EXPORT void *malloc(size_t n) {
     }
     void *p = qy_real.malloc(n);
     uint64_t now = qy_record_now();
-    // Without a block there is no large one; samples go the long way, too.
-    if (QY_UNLIKELY(!p || n >= QY_LARGE_BYTES || w->samples || !qy_writer_begin(w))) {
+    // Without a block there is nothing to look at later; samples go the long way, too.
+    if (QY_UNLIKELY(!p || n >= QY_WRITTEN_BYTES || w->samples || !qy_writer_begin(w))) {
         qy_stack_regs_t caller = QY_STACK_CALLER();
         qy_writer_end(w);
         qy_allocated(QY_BY_MALLOC, n, p, 0, &caller);
@@ -311,6 +325,8 @@ typedef struct malloc_move {
     bool is_drawn;  // the new block is to be in the trace
     uint32_t stack;
     uint64_t before;  // when the call began
+    bool watched;
+    qy_written_t block;  // if it is watched: the new one
 } malloc_move_t;
 
 // When samples are recorded the new block is drawn before the call, so that its stack is there before that, too.
@@ -343,6 +359,24 @@ static malloc_how_t before_realloc(malloc_move_t *m, const qy_stack_regs_t *call
     return room ? AS_ONE : NOT_TOLD;
 }
 
+// What is seen of the new block, before the call: it is judged behind what it has of the old one. `value`: of the old
+// one in qy_large, or 0; what is not known of it counts as written.
+static void watch_on(malloc_move_t *m, uint64_t value) {
+    qy_writer_t *w = qy_record_mine;
+    size_t size, written;
+    if (m->n < QY_WRITTEN_BYTES || m->n >= QY_LARGE_BYTES || !qy_record_ready(w)) return;
+    if (qy_written_is(value)) {
+        size = qy_written_size(value);
+        written = qy_written_bytes(m->old, value);
+    } else {
+        if (value || !qy_real.malloc_usable_size || !qy_written_draws(w, m->n)) return;
+        size = written = qy_real.malloc_usable_size((void *)(uintptr_t)m->old);
+        if (size >= m->n) return;
+    }
+    m->watched = true;
+    m->block = (qy_written_t){.size = m->n, .from = qy_min(size, m->n), .written = qy_min(written, m->n)};
+}
+
 static void malloc_resized(const malloc_move_t *m, const void *p) {
     uint32_t attention;
     bool late;
@@ -351,12 +385,14 @@ static void malloc_resized(const malloc_move_t *m, const void *p) {
     if (!w) return;
     bool is_kept = p && m->is_drawn && keep(w, p, m->n);
     if (is_kept && m->n >= QY_LARGE_BYTES) qy_addrset_add(&qy_large, (uintptr_t)p, m->n);
+    else if (is_kept && m->watched) qy_written_watch(w, (void *)(uintptr_t)p, m->block);
     uint64_t took = now > m->before ? now - m->before : 0;
     // A sample that has the old block alone tells its end. That of realloc(p, 0) is a free as any other.
     unsigned by = p || !w->samples ? QY_FREE_OTHER : QY_FREE_PLAIN;
     if (qy_writer_begin(w)) {
         if (is_kept) qy_write_realloc(w, m->before, took, (uintptr_t)m->old, m->n, (uintptr_t)p, m->stack);
         else if (m->known) qy_write_free(w, by, m->before, (uintptr_t)m->old);
+        if (m->n >= QY_WRITTEN_BYTES) qy_usage_tell_at(w, now);
     }
     malloc_finish(w, attention);
 }
@@ -370,13 +406,15 @@ static void not_resized(const malloc_move_t *m, malloc_how_t how, uint64_t size)
 }
 
 static void *reallocate(void *p, size_t n, const qy_stack_regs_t *caller) {
-    uint64_t size = 0;
+    uint64_t size = 0, value;
     unsigned part;
     if (!qy_record_ready(qy_record_mine) && qy_hidden(0, 0, &part)) return qy_real.realloc(p, n);
     bool samples = qy_record.config.sample != 0;
     bool was_drawn = samples && qy_addrset_take(&qy_sampled, (uintptr_t)p, &size);
-    bool was_large = qy_addrset_maybe(&qy_large, (uintptr_t)p) && qy_addrset_take(&qy_large, (uintptr_t)p, &size);
+    bool was_large = qy_written_take(p, &value);
+    if (was_large) size = qy_written_size(value);
     malloc_move_t m = {.old = p, .n = n, .known = !samples || was_drawn, .is_drawn = !samples || draw_new(n)};
+    watch_on(&m, was_large ? value : 0);
     malloc_how_t how = before_realloc(&m, caller);
     m.before = qy_os_ticks();
     uintptr_t outer = qy_hide(QY_HIDES_ALL, 0);
@@ -385,7 +423,7 @@ static void *reallocate(void *p, size_t n, const qy_stack_regs_t *caller) {
     if (!q && n) {
         not_resized(&m, how, size);
         if (was_drawn) qy_addrset_add(&qy_sampled, (uintptr_t)p, size);
-        if (was_large) qy_addrset_add(&qy_large, (uintptr_t)p, size);
+        if (was_large) qy_written_put(p, value);
         // realloc(p, 0) that returns nothing has freed the block
     } else if (how == AS_ONE) malloc_resized(&m, q);
     else if (how == AS_TWO && q) qy_allocated(QY_BY_REALLOC, n, q, 0, caller);

@@ -116,11 +116,15 @@ void qy_os_mapped(uintptr_t begin, size_t bytes, uint64_t *sum_anonymous, uint64
 #define SAMPLES ((size_t)16)
 #define SAMPLE_PAGES ((size_t)256)
 
+bool qy_os_present(uintptr_t first, size_t pages, unsigned char *ret_present) {
+    return qy_syscall(SYS_mincore, first, pages * qy_os_page_size(), ret_present) == 0;
+}
+
 // Pages of [addr, addr + pages) in memory, at most SAMPLE_PAGES of them asked for.
 static size_t resident_pages(uintptr_t addr, size_t pages) {
     unsigned char in_core[SAMPLE_PAGES];
     size_t count = 0;
-    if (qy_syscall(SYS_mincore, addr, pages * qy_os_page_size(), in_core) != 0) return 0;
+    if (!qy_os_present(addr, pages, in_core)) return 0;
     for (size_t i = 0; i < pages; i++) count += in_core[i] & 1;
     return count;
 }

@@ -35,6 +35,8 @@ uint64_t qy_os_cpu_ns(void);  // the last of these alone: a system call
 void qy_os_mapped(uintptr_t begin, size_t bytes, uint64_t *sum_anonymous, uint64_t *sum_file);
 // Bytes of a range whose pages are in memory; of long ranges a sample is taken and projected.
 size_t qy_os_resident(const void *addr, size_t bytes);
+// Which of these pages are in memory: bit 0 of each byte. False: the kernel does not tell.
+bool qy_os_present(uintptr_t first, size_t pages, unsigned char *ret_present);
 
 // A child made by fork sees zeros in this range of anonymous memory. False: the kernel can't.
 bool qy_os_wipe_on_fork(void *addr, size_t bytes);

@@ -69,6 +69,7 @@ typedef enum qy_trace_extension {
     QY_EXTENSION_RESIDENT = 3,
     QY_EXTENSION_CHILD = 4,
     QY_EXTENSION_HIDDEN_CHILD = 5,
+    QY_EXTENSION_WRITTEN = 6,
 } qy_trace_extension_t;
 #define QY_USAGE_NUMBERS 8
 

@@ -18,6 +18,7 @@
 #include "trace/sample.h"
 #include "trace/threads.h"
 #include "trace/usage.h"
+#include "trace/written.h"
 
 #define HEAD_BYTES 67000  // two paths of which each character takes six, the command, and what is short
 #define IMAGES_MOST 1000  // programs that one process may run in turn
@@ -198,6 +199,7 @@ static void become_child(void) {
     atomic_store(&qy_record.memory_due, 0);
     if (qy_record.config.stacks != QY_STACKS_NONE) qy_stacks_restart();
     qy_sample_restart();
+    qy_written_restart();
 }
 
 static void record_fork_child(void) {
@@ -235,6 +237,7 @@ static bool record_prepare(void) {
         qy_warn("no memory for call stacks: none are recorded");
     if (qy_record.config.sample && !qy_sample_start()) return false;
     qy_large_start();
+    qy_written_start();
     pthread_atfork(record_fork_prepare, record_fork_parent, record_fork_child);
     // Registered before the program's own, so called after them; not as a destructor, since those of other libraries
     // would come later.

@@ -35,7 +35,8 @@ typedef struct qy_record {
     qy_writer_t late;               //
     qy_trace_config_t config;       // constant once running
     _Atomic uint64_t events, lost;  // in blocks that are sealed; in all
-    _Atomic uint64_t memory_due;    // when resident memory is looked at again
+    _Atomic uint64_t memory_due;    // when resident memory is looked at again, in nanoseconds
+    _Atomic uint64_t memory_ticks;  // and not before this, in ticks
     _Atomic uint32_t traits;        // QY_TRAIT_* of the program; none is taken back
     const char *malloc_library;     // set by the api, constant
     qy_output_t errors;             // what descriptor 2 was at the start; constant, and a child's as well

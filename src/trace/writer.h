@@ -55,6 +55,7 @@ typedef struct QY_ALIGNED(QY_CACHE_LINE) qy_writer {
     int thread_id;                          // the kernel's; 0: this writer is not in use
     uint64_t lost[QY_LOST_TABLE_FULL + 1];  // not yet said, by reason
     uint64_t chance;                        // state of the sampler's generator
+    uint64_t unwatched;                     // bytes until a block is watched (written.h)
     char name[16];                          // of the thread, as it was told last; "": never, it is the program's
     unsigned without;                       // events since a block could not be had
     struct qy_writer *next, *next_idle;     // all writers; those without a thread (threads.c)

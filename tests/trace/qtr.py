@@ -165,7 +165,7 @@ def zeroed(f):
 def extension(f, v):
     """An unknown kind is nothing, and so is what comes after the numbers of a known one."""
     kind, length = f.varint(), f.varint()
-    names = {2: ["anonymous", "file", "shared", "peak", "own_anonymous", "own_file", "cpu_ns", "traits"], 3: ["address", "bytes"], 4: ["child", "status"]}.get(kind, [])
+    names = {2: ["anonymous", "file", "shared", "peak", "own_anonymous", "own_file", "cpu_ns", "traits"], 3: ["address", "bytes"], 4: ["child", "status"], 6: ["address", "bytes"]}.get(kind, [])
     end = f.at + length
     if v or end > len(f.bytes):
         raise Bad("an extension ends behind the payload")
@@ -174,7 +174,7 @@ def extension(f, v):
     # Those that later versions added may be missing.
     fields = {name: f.varint() if f.at < end else 0 for name in names}
     f.at = end
-    return f.time, "extension", {1: "gone", 2: "usage", 3: "resident", 4: "child"}.get(kind, str(kind)), fields
+    return f.time, "extension", {1: "gone", 2: "usage", 3: "resident", 4: "child", 6: "written"}.get(kind, str(kind)), fields
 
 
 RECORDS = {

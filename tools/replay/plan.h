@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define QY_PLAN_MAGIC "QRYPLAN"  // eight bytes with the zero behind it
-#define QY_PLAN_VERSION 2
+#define QY_PLAN_VERSION 3
 
 #define QY_PLAN_STRICT 1  // flags
 
@@ -49,7 +49,7 @@
 #define QY_PLAN_JOIN 11      // thread
 #define QY_PLAN_WIDE 12      // value: the upper half of the size of the next word
 #define QY_PLAN_ALIGN 13     // value: the alignment of the next word, as log2
-#define QY_PLAN_TOUCH 14     // value: of the block of the next word the program wrote so many pages of 4 KiB
+#define QY_PLAN_TOUCH 14     // value: of the block of the next word the program wrote so many lines of 64 bytes
 #define QY_PLAN_LOOK 15      // value: number of the LOOK: the recorder looked at the process here
 
 #define QY_PLAN_SLOTS_MAX (UINT32_C(1) << QY_PLAN_INDEX_BITS)

@@ -168,7 +168,7 @@ static void other(worker_t *w, uint64_t word) {
     case QY_PLAN_SPAWN: qy_spawn(w->instance, w->seat, qy_plan_index(word), qy_plan_value(word)); break;
     case QY_PLAN_JOIN: qy_join(w->instance, w->seat, qy_plan_index(word)); break;
     case QY_PLAN_WIDE: w->wide = (uint64_t)qy_plan_value(word) << 32; break;
-    case QY_PLAN_TOUCH: w->most = (uint64_t)qy_plan_value(word) * QY_PAGE; break;
+    case QY_PLAN_TOUCH: w->most = (uint64_t)qy_plan_value(word) * QY_LINE; break;
     case QY_PLAN_LOOK:
         if (qy_looks && !w->instance->number && !w->instance->play_ns) qy_look(qy_plan_value(word));
         break;

@@ -45,8 +45,8 @@ impl Cut {
 const FEWEST: u32 = 32;
 /// Words of a segment in a strict plan.
 const STRICT_WORDS: usize = 1 << 20;
-/// The pages that a plan counts in.
-const TOUCH_PAGE: u64 = 4096;
+/// The lines that a plan counts in.
+const TOUCH_LINE: u64 = 64;
 /// Times closer to each other are not written.
 const TIME_GRAIN_NS: u64 = 50_000;
 
@@ -261,8 +261,8 @@ impl<W: Write + Seek> Builder<W> {
     fn put_touched(&mut self, thread: u32) -> Result<(), PlanError> {
         let Some(bytes) = self.touched.take() else { return Ok(()) };
         // What has no room in a word is as good as all.
-        let Ok(pages) = u32::try_from(bytes.div_ceil(TOUCH_PAGE)) else { return Ok(()) };
-        self.push(thread, word(plan::TOUCH, 0, pages))
+        let Ok(lines) = u32::try_from(bytes.div_ceil(TOUCH_LINE)) else { return Ok(()) };
+        self.push(thread, word(plan::TOUCH, 0, lines))
     }
 
     /// Free the block in this slot; somebody else may get the slot.

@@ -615,6 +615,61 @@ fn large_blocks_are_written_as_far_as_the_program_did() {
     assert!(written(Some(MIB), &["--touch", "all"]) > 63.0);
 }
 
+/// Of blocks of some pages each is written as far as the recorder saw, and else as the next one of its kind that it saw.
+#[test]
+fn blocks_of_some_pages_are_written_as_the_program_did() {
+    const SIZE: u64 = 100 << 10;
+    const COUNT: u64 = 400;
+    let written = |bytes: Option<u64>, api: AllocApi, resized: bool| {
+        let mut writer =
+            TraceWriter::create(Vec::new(), &Default::default(), WriteOptions::default()).unwrap();
+        let address = |block: u64| (block + 1) << 20;
+        let mut events = vec![What::ThreadBegin { tid: 1, creator: 0 }];
+        for block in 0..COUNT {
+            let api = if block < 100 { AllocApi::Malloc } else { api };
+            events.push(What::Alloc { api, size: SIZE, address: address(block), align: 0, stack: 0 });
+        }
+        if resized {
+            // To a size of which nothing is known.
+            events.extend((100..COUNT).map(|block| {
+                let old = address(block);
+                What::Realloc { took: 0, old, size: 2 * SIZE, new: old, stack: 0 }
+            }));
+        }
+        events.push(What::Usage(Box::default()));
+        // One ends, another one is live at the end.
+        if let Some(bytes) = bytes {
+            events.push(What::Written { address: address(10), bytes });
+        }
+        events.push(What::Free { api: FreeApi::Free, address: address(10), touched: None });
+        events.push(What::Usage(Box::default()));
+        events.extend(bytes.map(|bytes| What::Written { address: address(50), bytes }));
+        for (time, what) in events.into_iter().enumerate() {
+            writer.event(&Event { time: time as u64, thread: 1, what }).unwrap();
+        }
+        let trace = Trace::of_bytes(writer.finish(&End::default()).unwrap()).unwrap();
+        let mut plan = Cursor::new(Vec::new());
+        crate::compile::compile(&trace, &mut plan, Cut::new(Order::Deps), &mut |_| true).unwrap();
+        let looks = played(plan.get_ref(), &["--looks", "--touch", "recorded"]).looks.unwrap().rows;
+        looks[0].0 as f64 / SIZE as f64
+    };
+    let (malloc, calloc) = (AllocApi::Malloc, AllocApi::Calloc);
+    let cases = [
+        (None, malloc, false, 395.0..450.0),
+        (Some(SIZE), malloc, false, 395.0..450.0),
+        // A quarter, in whole pages, and the page in which the head of the next block is.
+        (Some(SIZE / 4), malloc, false, 100.0..170.0),
+        (Some(0), malloc, false, 0.0..60.0),
+        // Blocks of calloc are others, and so are those with another size.
+        (Some(0), calloc, false, 300.0..420.0),
+        (Some(0), malloc, true, 300.0..700.0),
+    ];
+    for (bytes, api, resized, expected) in cases {
+        let blocks = written(bytes, api, resized);
+        assert!(expected.contains(&blocks), "{bytes:?} {api:?} {resized}: {blocks} of {expected:?}");
+    }
+}
+
 /// A look sees what all threads have done before it and nothing of what they do afterwards, however long that takes.
 #[test]
 fn a_look_is_where_it_was_among_all_threads() {

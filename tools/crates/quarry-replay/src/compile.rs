@@ -10,8 +10,9 @@ use serde::Serialize;
 use crate::builder::{Builder, Cut, How};
 use crate::handed::Handed;
 use crate::hash::{AddressMap, AddressSet};
+use crate::lives::Lives;
 use crate::plan::{Head, PlanError};
-use crate::survey::{Lives, Survey};
+use crate::survey::Survey;
 
 /// What of a trace became part of the plan, and what did not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -145,7 +146,8 @@ impl<W: Write + Seek> Compiler<W> {
                 let thread = self.thread(event.thread)?;
                 let first = *self.first_ns.get_or_insert(ns);
                 self.builder.time(thread, ns.saturating_sub(first))?;
-                if let Some(bytes) = self.lives.begun_by(event).and_then(|life| self.survey.written(life)) {
+                let stage = self.lives.begun_by(event);
+                if let Some(bytes) = stage.and_then(|stage| self.survey.written.of(&stage)) {
                     self.builder.touched(bytes);
                 }
                 self.call(event, thread)?;

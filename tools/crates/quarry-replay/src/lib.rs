@@ -11,6 +11,7 @@ pub mod builder;
 pub mod compile;
 pub mod handed;
 mod hash;
+mod lives;
 pub mod plan;
 pub mod predict;
 pub mod result;

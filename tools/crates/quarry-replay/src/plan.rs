@@ -6,7 +6,7 @@ use thiserror::Error;
 /// The first eight bytes.
 pub const MAGIC: [u8; 8] = *b"QRYPLAN\0";
 /// The version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Flag: the segments' order is the order of all operations.
 pub const STRICT: u32 = 1;
@@ -50,7 +50,7 @@ pub const JOIN: u64 = 11;
 pub const WIDE: u64 = 12;
 /// the next word's alignment, as log2
 pub const ALIGN: u64 = 13;
-/// pages of 4 KiB that the program wrote of the next word's block
+/// lines of 64 bytes that the program wrote of the next word's block
 pub const TOUCH: u64 = 14;
 /// number of the look
 pub const LOOK: u64 = 15;

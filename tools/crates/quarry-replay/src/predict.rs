@@ -26,6 +26,9 @@ const CPU_OFF: f64 = 0.2;
 /// It reads a clock that waits for all loads before it, and a program may have more of them under way, or do something else meanwhile.
 const CPU_RECORDER: (f64, f64) = (0.75, 0.25);
 
+/// A peak that is no higher than the memory of a look by more than this is that of the look: the kernel counts in steps.
+const SAME: u64 = 256 << 10;
+
 /// A heap has no more resident bytes than so many for a live one that waits: what it has beside blocks is there anyway.
 const FOR_LIVE: f64 = 2.0;
 
@@ -155,8 +158,9 @@ fn own(usage: &Usage) -> f64 {
 
 /// What the program would hold under `heap`, when it was recorded on `base`. None: the looks are not those of the trace.
 ///
-/// Between two looks the recorder knows a new peak exactly. Of an interval without one it knows that nothing was above the
-/// peak before.
+/// At a look the recorder knows what there was. Between two looks it knows a new peak exactly, if it is gone by the second one. Else
+/// it knows that nothing was above the peak. A heap that had more in between than at both looks had it near the one at which it has more:
+/// so much is beside it then, and no more than leaves it below the peak.
 ///
 /// `handed`: what threads hand to each other, where most of `peak_live` bytes are live. In another schedule less or more of that waits.
 pub fn memory(
@@ -170,20 +174,24 @@ pub fn memory(
     if base.rows.len() != usage.len() || heap.rows.len() != usage.len() {
         return None;
     }
+    let beside = |look: usize| net(&usage[look]) - base.now(look);
     let (mut peak, mut before) = (0f64, 0);
     for (look, seen) in usage.iter().enumerate() {
-        let total = match seen.peak > before {
-            true => seen.peak as f64 - own(seen),
-            false => {
-                let beside = (net(seen) - base.now(look)).max(match look {
-                    0 => 0.0,
-                    _ => net(&usage[look - 1]) - base.now(look - 1),
-                });
-                (beside + base.most(look)).min(before as f64 - own(seen))
-            }
-        };
+        let above = seen.peak.saturating_sub(seen.anonymous + seen.file + seen.shared);
+        let is_new = seen.peak > before;
+        let was_higher = is_new && above > SAME;
         before = before.max(seen.peak);
-        peak = peak.max(total - base.most(look) + heap.most(look));
+        let then = beside(look) + if is_new && !was_higher { above as f64 } else { 0.0 };
+        peak = peak.max(then + heap.now(look));
+        let nearer = match look.checked_sub(1) {
+            Some(earlier) if heap.now(earlier) > heap.now(look) => earlier,
+            _ => look,
+        };
+        if was_higher || heap.most(look) > heap.now(nearer) {
+            let room = before as f64 - own(seen) - base.most(look);
+            let then = if was_higher { room } else { beside(nearer).min(room) };
+            peak = peak.max(then + heap.most(look));
+        }
     }
     let off = |value: f64, spread: f64| value * MEMORY_OFF.0 + MEMORY_OFF.1 + spread;
     let end = net(&usage[last]) - base.now(last) + heap.now(last);
@@ -332,6 +340,26 @@ mod tests {
         let base = heap(&[(5, 5), (15, 25), (15, 40)]);
         assert_eq!(peak(&usage, &base, &base), 30.0);
         assert_eq!(peak(&usage, &base, &heap(&[(5, 5), (15, 25), (15, 43)])), 33.0);
+    }
+
+    #[test]
+    fn what_grows_beside_the_heap_is_in_the_peak() {
+        // The program's peak is at its end, where the heap is small: what it holds beside that grew from 20 to 48.
+        let usage = [look(31, 31), look(51, 51)];
+        let base = heap(&[(10, 10), (2, 10)]);
+        assert_eq!(peak(&usage, &base, &base), 50.0);
+        // One that does not give back has as much more at the end, and one that has more at first has no more there.
+        assert_eq!(peak(&usage, &base, &heap(&[(10, 10), (10, 10)])), 58.0);
+        assert_eq!(peak(&usage, &base, &heap(&[(14, 14), (1, 14)])), 49.0);
+        // More in between than at both looks: beside what the heap had when the program was no higher than it ever was.
+        assert_eq!(peak(&usage, &base, &heap(&[(10, 10), (11, 13)])), 59.0);
+        // A peak that was gone at the look was in between.
+        let usage = [look(31, 31), look(51, 61)];
+        assert_eq!(peak(&usage, &base, &heap(&[(10, 10), (2, 14)])), 64.0);
+        // Some pages higher than at the look is no other peak.
+        let steps = Usage { peak: 51 * MIB + 8192, ..look(51, 51) };
+        let close = peak(&[look(31, 31), steps], &base, &heap(&[(10, 10), (2, 10)]));
+        assert!((50.0..50.1).contains(&close), "{close}");
     }
 
     #[test]

@@ -1,67 +1,20 @@
 // SPDX-License-Identifier: MIT
 //! The first pass over a trace: what is known of a block only when it ends, and where the recorder looked at the process.
-//!
-//! Of large blocks the recorder says how many bytes were resident at the end. A large life begins when a block is allocated
-//! with so many bytes, or grows to as many, and ends with the block; lives are numbered in the order in which they begin, which is the
-//! same in both passes.
 
 use quarry_trace::{AllocApi, Event, FreeApi, Trace, TraceError, Usage, What};
 
 use crate::handed::{Handed, Hands, Life};
 use crate::hash::{AddressMap, AddressSet};
+use crate::lives::{Lives, Written};
 
-/// From this size on the recorder looks.
-pub(crate) const LARGE: u64 = 128 << 10;
 /// Most looks of a plan.
 const LOOKS: usize = 1000;
-
-/// Numbers the large lives.
-#[derive(Debug, Default)]
-pub(crate) struct Lives {
-    live: AddressMap<usize>,
-    begun: usize,
-}
-
-impl Lives {
-    /// The number of the life that begins with this event, if one does.
-    pub(crate) fn begun_by(&mut self, event: &Event) -> Option<usize> {
-        match event.what {
-            What::Alloc { api: AllocApi::Pool, .. } => None,
-            What::Alloc { size, address, .. } if size >= LARGE => {
-                self.live.insert(address, self.begun);
-                self.begun += 1;
-                Some(self.begun - 1)
-            }
-            What::Free { address, .. } => {
-                self.live.remove(&address);
-                None
-            }
-            What::Realloc { old, size, new, .. } => match (self.live.remove(&old), size >= LARGE) {
-                (Some(life), true) => {
-                    self.live.insert(new, life);
-                    None
-                }
-                (None, true) => {
-                    self.live.insert(new, self.begun);
-                    self.begun += 1;
-                    Some(self.begun - 1)
-                }
-                (_, false) => None,
-            },
-            _ => None,
-        }
-    }
-
-    fn at(&self, address: u64) -> Option<usize> {
-        self.live.get(&address).copied()
-    }
-}
 
 /// What the first pass found.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// Bytes that were written of each large life; `u64::MAX`: all, or not known.
-    written: Vec<u64>,
+    /// Of blocks.
+    pub(crate) written: Written,
     /// Every so many looks are kept, and the last.
     step: usize,
     looks: usize,
@@ -86,10 +39,9 @@ impl Survey {
             events.next_with(|address| blocks.contains_key(&address) || pool_blocks.contains(&address))
         {
             let event = event?;
-            survey.note(&event, &lives, &blocks);
-            if lives.begun_by(&event).is_some() {
-                survey.written.push(u64::MAX);
-            }
+            survey.note(&event);
+            survey.written.note(&event, &lives);
+            lives.begun_by(&event);
             follow(&event, &mut blocks, &mut pool_blocks, &mut hands);
             count += 1;
             if count.is_multiple_of(STEP) && !progress(events.bytes_read()) {
@@ -98,21 +50,13 @@ impl Survey {
         }
         survey.bytes_read = events.bytes_read();
         survey.handed = hands.sum();
+        survey.written.finish(&lives);
         survey.thin_out();
         Ok(survey)
     }
 
-    /// What the event says of others: before it takes effect.
-    fn note(&mut self, event: &Event, lives: &Lives, blocks: &AddressMap<Life>) {
-        let mut resident = |address: u64, bytes: u64| {
-            let size = blocks.get(&address).map_or(0, |life| life.size);
-            if let Some(life) = lives.at(address).filter(|_| bytes < size) {
-                self.written[life] = bytes;
-            }
-        };
+    fn note(&mut self, event: &Event) {
         match &event.what {
-            What::Free { address, touched: Some(bytes), .. } => resident(*address, *bytes),
-            What::Resident { address, bytes } => resident(*address, *bytes),
             What::Usage(usage) => self.usage.push(**usage),
             What::Exit { status } => self.status = Some(*status),
             What::ModuleLoaded { about, .. } => {
@@ -142,11 +86,6 @@ impl Survey {
     /// Is it the last of the trace?
     pub(crate) fn is_last(&self, look: usize) -> bool {
         look + 1 == self.looks
-    }
-
-    /// What is to be written of a life, if not all.
-    pub(crate) fn written(&self, life: usize) -> Option<u64> {
-        self.written.get(life).copied().filter(|&bytes| bytes != u64::MAX)
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) mod extension {
     pub(crate) const RESIDENT: u64 = 3;
     pub(crate) const CHILD: u64 = 4;
     pub(crate) const HIDDEN_CHILD: u64 = 5;
+    pub(crate) const WRITTEN: u64 = 6;
 }
 
 /// The bit of a variant that says that a stack follows.
@@ -219,6 +220,7 @@ fn extension(kind: u64, body: &[u8], state: &mut State) -> Record {
                 What::Usage(Box::new(Usage::of_numbers(numbers)))
             }
             extension::RESIDENT => What::Resident { address: from.varint()?, bytes: from.varint()? },
+            extension::WRITTEN => What::Written { address: from.varint()?, bytes: from.varint()? },
             extension::CHILD => What::ChildEnded { child: from.u32()?, status: from.u32()? },
             extension::HIDDEN_CHILD => What::HiddenChildEnded(HiddenChild {
                 status: from.u32()?,

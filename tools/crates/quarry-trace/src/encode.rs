@@ -98,6 +98,7 @@ pub(crate) fn event(to: &mut Vec<u8>, state: &mut State, event: &Event) -> Resul
         What::Mark(note) => text(to, op::MARK, 0, &[dt], note),
         What::Usage(usage) => extended(to, extension::USAGE, dt, &usage.numbers()),
         &What::Resident { address, bytes } => extended(to, extension::RESIDENT, dt, &[address, bytes]),
+        &What::Written { address, bytes } => extended(to, extension::WRITTEN, dt, &[address, bytes]),
         &What::ChildEnded { child, status } => {
             extended(to, extension::CHILD, dt, &[child.into(), status.into()]);
         }

@@ -159,6 +159,14 @@ pub enum What {
         /// bytes of it that are resident
         bytes: u64,
     },
+    /// Of a block below 128 KiB that the recorder watched: one that the next event of this thread frees, or that is
+    /// still live at the end of the process.
+    Written {
+        /// of the block
+        address: u64,
+        /// bytes of it that the program wrote, mostly in whole pages
+        bytes: u64,
+    },
     /// The monotonic clock.
     Clock {
         /// its nanoseconds

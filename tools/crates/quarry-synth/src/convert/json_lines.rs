@@ -198,6 +198,9 @@ impl Line {
             "resident" => {
                 What::Resident { address: self.address("address")?, bytes: need(self.bytes, "bytes")? }
             }
+            "written" => {
+                What::Written { address: self.address("address")?, bytes: need(self.bytes, "bytes")? }
+            }
             "clock" => What::Clock { ns: need(self.ns, "ns")? },
             "module_loaded" => What::ModuleLoaded { base: self.address("address")?, about: self.text()? },
             "module_unloaded" => What::ModuleUnloaded {
@@ -494,6 +497,9 @@ fn write_event(to: &mut impl Write, event: &Event) -> std::io::Result<()> {
         }
         What::Resident { address, bytes } => {
             write!(to, "\"resident\",\"address\":\"{address:#x}\",\"bytes\":{bytes}")
+        }
+        What::Written { address, bytes } => {
+            write!(to, "\"written\",\"address\":\"{address:#x}\",\"bytes\":{bytes}")
         }
         What::Clock { ns } => write!(to, "\"clock\",\"ns\":{ns}"),
         What::ModuleLoaded { base, about } => {

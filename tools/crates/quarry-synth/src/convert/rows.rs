@@ -326,6 +326,10 @@ fn describe(what: &What, row: &mut [Value; EVENTS.len()]) {
             set("resident");
             (*address, *size) = (number(*of), number(*bytes));
         }
+        What::Written { address: of, bytes } => {
+            set("written");
+            (*address, *size) = (number(*of), number(*bytes));
+        }
         What::Clock { .. } => set("clock"),
         What::ModuleLoaded { base, about } => {
             set("module_loaded");

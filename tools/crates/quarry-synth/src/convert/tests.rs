@@ -157,7 +157,7 @@ impl Scene {
     fn rare(&mut self, thread: ThreadId) {
         let text = || String::from("a \"quoted\" näme, with\nlines \\ and \t tabs");
         let stack = self.stack(thread);
-        let what = match self.rng.below(30) {
+        let what = match self.rng.below(31) {
             0 => What::Failed { api: AllocApi::Realloc, size: u64::MAX },
             1 => What::ThreadName(text()),
             2 => What::Fork { child: 7 },
@@ -180,6 +180,7 @@ impl Scene {
             28 => What::Sampled { mean: 1 << 19 },
             29 => What::HiddenChildEnded(HiddenChild { status: 9, began_ns: 7, ended_ns: 1 << 40 }),
             26 => What::Resident { address: 0x7f00_0000_0010, bytes: 1 << 20 },
+            30 => What::Written { address: 0x7f00_0000_0010, bytes: 5000 },
             n => {
                 let what = match n {
                     13 => PoolWhat::Created { parent: 0, kind: "fifo".into(), name: text() },

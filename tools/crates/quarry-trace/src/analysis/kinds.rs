@@ -4,7 +4,7 @@
 use crate::event::What;
 
 /// The kinds of events, as they are counted.
-pub const KINDS: [&str; 35] = [
+pub const KINDS: [&str; 36] = [
     "malloc",
     "calloc",
     "memalign",
@@ -40,6 +40,7 @@ pub const KINDS: [&str; 35] = [
     "child ended",
     "other rate of samples",
     "hidden child ended",
+    "written",
 ];
 
 pub(super) fn kind(what: &What) -> usize {
@@ -68,5 +69,6 @@ pub(super) fn kind(what: &What) -> usize {
         What::ChildEnded { .. } => 32,
         What::Sampled { .. } => 33,
         What::HiddenChildEnded(_) => 34,
+        What::Written { .. } => 35,
     }
 }

@@ -103,7 +103,7 @@ fn pool_what(random: &mut Random) -> PoolWhat {
 
 /// Anything that can happen.
 pub fn what(random: &mut Random) -> What {
-    match random.below(45) {
+    match random.below(46) {
         0..=12 => {
             let api = ALLOC_APIS[random.below(8) as usize];
             let aligned = matches!(api, AllocApi::Memalign | AllocApi::AlignedNew);
@@ -145,6 +145,7 @@ pub fn what(random: &mut Random) -> What {
             ended_ns: random.any(),
         }),
         41 => What::Resident { address: random.any(), bytes: random.any() },
+        45 => What::Written { address: random.any(), bytes: random.any() },
         _ => What::Pool { pool: random.any() as u32, what: pool_what(random) },
     }
 }
