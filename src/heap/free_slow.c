@@ -52,7 +52,8 @@ QY_NOINLINE static void give_all_home(qy_thread_t *t, unsigned c) {
 
 // As many blocks were freed as a generation has; p, the last one, is the head of the list. Keep them as the previous
 // generation; the heap gets the one before. But only frees are counted: with as many mallocs nothing has gathered. So
-// look, and where that was so only after each second generation.
+// look, and where that was so only after each second generation, then after each fourth.
+#define PASSED_MOST 3u
 QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned c, qy_block_t *list) {
     unsigned limit = qy_class_limit[c], began_long = t->merged[c] & QY_BEGAN_LONG,
              generations = (t->merged[c] & ~QY_BEGAN_LONG) + 1u;
@@ -64,17 +65,17 @@ QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned 
     }
     qy_block_t *rest = NULL, *old = t->prev[c];
     t->busy[c] = true;
-    if (generations == 1 && t->balanced[c]) {
+    if (generations <= t->balanced[c]) {
         t->merged[c] = (uint8_t)(generations | began_long);
         return;
     }
     t->merged[c] = 0;
     // Of one generation that was pushed on an empty list, or one that was not long, the length is known.
     if ((generations > 1 || began_long) && !cut(list, limit, &rest)) {
-        t->balanced[c] = true;
+        t->balanced[c] = (uint8_t)qy_min(2 * t->balanced[c] + 1, PASSED_MOST);
         return;
     }
-    t->balanced[c] = false;
+    t->balanced[c] = 0;
     end_list(p);
     t->prev[c] = list;
     qy_cache_flush_list(t, rest);

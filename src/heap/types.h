@@ -121,7 +121,7 @@ struct qy_thread {
     qy_cache_t cache;  // first: a cache that belongs to a thread is at its address
     qy_heap_t *heap;
     uint8_t merged[QY_CLASS_COUNT];  // generations that may be in head[] already, at most, and QY_BEGAN_LONG
-    bool balanced[QY_CLASS_COUNT];   // head[] had less than a generation when it was last looked at
+    uint8_t balanced[QY_CLASS_COUNT];  // head[] had less than a generation when it was last looked at: so many pass now
     bool busy[QY_CLASS_COUNT];       // its list was filled, or a generation passed, in this period (cache.h)
     size_t period_least;             // a period has so many bytes at least
     uint8_t swept;                   // classes below this one had their turn in this period
