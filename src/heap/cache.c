@@ -4,7 +4,8 @@
 #include "rt/heuristics.h"
 
 static _Atomic size_t threads;
-_Atomic uint32_t qy_budget_period_now = QY_BUDGET_PERIOD_MOST, qy_budget_generation_now = QY_GENERATION_MOST;
+_Atomic uint32_t qy_budget_period_now = QY_BUDGET_PERIOD_MOST, qy_budget_generation_now = QY_GENERATION_MOST,
+                 qy_budget_pend_now = QY_PEND_BYTES;
 
 // Two that come at once may leave the period of one thread more or less.
 static void divide_by(size_t n) {
@@ -13,6 +14,8 @@ static void divide_by(size_t n) {
     atomic_store_explicit(&qy_budget_period_now, (uint32_t)period, memory_order_relaxed);
     atomic_store_explicit(
         &qy_budget_generation_now, (uint32_t)qy_min(period / QY_BUDGET_PART, QY_GENERATION_MOST), memory_order_relaxed);
+    size_t cpus = qy_lock_cpus(), pend = cpus && n > QY_BUDGET_CROWD * cpus ? QY_BUDGET_PEND_LEAST : QY_PEND_BYTES;
+    atomic_store_explicit(&qy_budget_pend_now, (uint32_t)pend, memory_order_relaxed);
 }
 
 void qy_budget_enter(void) { divide_by(atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) + 1); }

@@ -67,7 +67,12 @@ void qy_thread_options_changed(void);
 #define QY_BUDGET_PERIOD_LEAST ((size_t)64 << 10)
 #define QY_BUDGET_PART 8u  // generations in a period, where that is less than what generations are anyway
 
-extern QY_HIDDEN _Atomic uint32_t qy_budget_period_now, qy_budget_generation_now;
+// What a thread gathers of other threads' blocks (remote.h) is of no use to anybody. Where threads are many more than
+// processors, most of them wait with what they have gathered: so many for each processor, and each gathers less.
+#define QY_BUDGET_CROWD 4u
+#define QY_BUDGET_PEND_LEAST ((size_t)16 << 10)
+
+extern QY_HIDDEN _Atomic uint32_t qy_budget_period_now, qy_budget_generation_now, qy_budget_pend_now;
 
 // A thread has a cache now, or has none any more.
 void qy_budget_enter(void);
@@ -75,6 +80,9 @@ void qy_budget_leave(void);
 void qy_budget_after_fork(void);  // in the child: there is one thread
 
 QY_INLINE uint32_t qy_budget_period(void) { return atomic_load_explicit(&qy_budget_period_now, memory_order_relaxed); }
+
+// Bytes of blocks of other threads that a thread may gather.
+QY_INLINE uint32_t qy_budget_pend(void) { return atomic_load_explicit(&qy_budget_pend_now, memory_order_relaxed); }
 
 // Are generations shorter than qy_class_limit says?
 QY_INLINE bool qy_budget_is_short(void) {

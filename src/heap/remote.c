@@ -2,6 +2,7 @@
 // remote.c: see remote.h.
 #include "heap/remote.h"
 
+#include "heap/cache.h"
 #include "heap/heaps.h"
 #include "heap/link.h"
 #include "heap/waste.h"
@@ -140,7 +141,7 @@ QY_NOINLINE static void begin_group(qy_thread_t *t, qy_slab_t *s, qy_block_t *b,
     *e = (qy_pend_t){.slab = s, .first = b, .last = b, .count = 1, .most = group_most(s), .size = qy_class_size[c]};
     qy_link_set(b, NULL);
     t->pend_bytes += e->size;
-    if (t->pend_bytes > QY_PEND_BYTES || !QY_WITH(pending)) qy_remote_flush(t);
+    if (t->pend_bytes > qy_budget_pend() || !QY_WITH(pending)) qy_remote_flush(t);
 }
 
 void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b, unsigned c) {
@@ -155,7 +156,7 @@ void qy_remote_free(qy_thread_t *t, qy_slab_t *s, qy_block_t *b, unsigned c) {
     t->pend_bytes += e->size;
     if (QY_UNLIKELY(++e->count >= e->most)) {
         publish_one(t, e);
-    } else if (QY_UNLIKELY(t->pend_bytes > QY_PEND_BYTES)) {
+    } else if (QY_UNLIKELY(t->pend_bytes > qy_budget_pend())) {
         qy_remote_flush(t);
     }
 }

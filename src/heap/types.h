@@ -120,15 +120,15 @@ typedef struct qy_tiny_seen {
 struct qy_thread {
     qy_cache_t cache;  // first: a cache that belongs to a thread is at its address
     qy_heap_t *heap;
-    uint8_t merged[QY_CLASS_COUNT];  // generations that may be in head[] already, at most, and QY_BEGAN_LONG
+    uint8_t merged[QY_CLASS_COUNT];    // generations that may be in head[] already, at most, and QY_BEGAN_LONG
     uint8_t balanced[QY_CLASS_COUNT];  // head[] had less than a generation when it was last looked at: so many pass now
-    bool busy[QY_CLASS_COUNT];       // its list was filled, or a generation passed, in this period (cache.h)
-    size_t period_least;             // a period has so many bytes at least
-    uint8_t swept;                   // classes below this one had their turn in this period
-    uint8_t filled;                  // the class whose list the slabs filled last; 0: none
-    size_t period;                   // bytes into and out of its lists, on the slow paths, in this period
-    uint32_t cls_version;            // of the heap's table that cache.cls is a copy of
-    qy_thread_t *next;               // [lock: heaps list] list of spare records
+    bool busy[QY_CLASS_COUNT];         // its list was filled, or a generation passed, in this period (cache.h)
+    size_t period_least;               // a period has so many bytes at least
+    uint8_t swept;                     // classes below this one had their turn in this period
+    uint8_t filled;                    // the class whose list the slabs filled last; 0: none
+    size_t period;                     // bytes into and out of its lists, on the slow paths, in this period
+    uint32_t cls_version;              // of the heap's table that cache.cls is a copy of
+    qy_thread_t *next;                 // [lock: heaps list] list of spare records
     // For the statistics page (stats_page.h):
     size_t moved, moved_most;         // bytes through the slow paths; at so many something is due (moved.c)
     size_t unlooked, looks_at;        // those before since it last looked at the page; it looks at so many

@@ -27,9 +27,11 @@ static _Atomic unsigned cpus;  // 0: not known yet
 
 void qy_lock_ask_cpus(void) { atomic_store_explicit(&cpus, qy_os_cpus_together(), memory_order_relaxed); }
 
+unsigned qy_lock_cpus(void) { return atomic_load_explicit(&cpus, memory_order_relaxed); }
+
 static bool many_cpus(void) {
-    if (!atomic_load_explicit(&cpus, memory_order_relaxed)) qy_lock_ask_cpus();
-    return atomic_load_explicit(&cpus, memory_order_relaxed) > 1;
+    if (!qy_lock_cpus()) qy_lock_ask_cpus();
+    return qy_lock_cpus() > 1;
 }
 
 // Who sleeps does so on the half of the word that has the kind. If another holder's is the same, its lock is held and

@@ -36,6 +36,7 @@ void qy_unlock_slow(qy_lock_t *lock);
 // How many processors are there, that is, may spinning help? Asked at the start: whoever waits first may not ask
 // (os/sandbox.c), or be bound to one processor beside others.
 void qy_lock_ask_cpus(void);
+unsigned qy_lock_cpus(void);  // as was told then; 0: not asked yet
 
 // User addresses have at most 57 bits.
 static inline uint64_t qy_lock_holder(void) { return (uint64_t)qy_os_thread_token() << QY_LOCK_BITS; }

@@ -126,6 +126,31 @@ TEST(shorter_with_many_threads) {
     CHECK_EQ(qy_budget_period(), QY_BUDGET_PERIOD_MOST);
 }
 
+static void *given[MANY][50];
+static void *give(size_t i) {
+    for (size_t k = 0; k < 50; k++) CHECK((given[i][k] = quarry_malloc(200)));
+    return NULL;
+}
+TEST(gathers_less_with_many_threads) {
+    get_and_free(1, 1);
+    const qy_thread_t *t = qy_thread_get();
+    CHECK_EQ(qy_budget_pend(), QY_PEND_BYTES);
+    begin(give);
+    if (MANY > QY_BUDGET_CROWD * qy_lock_cpus()) CHECK_EQ(qy_budget_pend(), QY_BUDGET_PEND_LEAST);
+    size_t most = 0;
+    for (size_t k = 0; k < 50; k++) {
+        for (size_t i = 0; i < MANY; i++) {
+            quarry_free(given[i][k]);
+            most = qy_max(most, t->pend_bytes);
+        }
+    }
+    CHECK_GT(most, 0);
+    CHECK_LE(most, qy_budget_pend());
+    verify_all();
+    end();
+    CHECK_EQ(qy_budget_pend(), QY_PEND_BYTES);
+}
+
 // In turn, at random, and all at the same time. How much they keep is for builds without a
 // sanitizer: under one, every sixth thread works, and under ThreadSanitizer with fewer sizes.
 static void *all_sizes(size_t i) {
