@@ -61,8 +61,9 @@ QY_NOINLINE static void pass_generation(qy_thread_t *t, qy_block_t *p, unsigned 
         limit = qy_budget_limit(c);
         qy_draw_set_room(t, c, limit);
         if (!limit) give_all_home(t, c);
-        if (!limit || !list) return;
+        if (!limit) return;
     }
+    if (!list) return;  // threads may have ended since the caller asked for the budget
     qy_block_t *rest = NULL, *old = t->prev[c];
     t->busy[c] = true;
     if (generations <= t->balanced[c]) {

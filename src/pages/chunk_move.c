@@ -33,7 +33,7 @@ typedef struct move_piece {
     bool moved;
 } move_piece_t;
 
-static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, bool may, move_piece_t pieces[]) {
+static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, move_piece_t pieces[]) {
     QY_NEEDS(&qy_units.lock);
     unsigned count = 0;
     for (; n; i++, count++) {
@@ -41,7 +41,7 @@ static unsigned take_place(const qy_arena_t *a, unsigned i, unsigned n, bool may
         qy_chunk_t *to = qy_map_chunk(qy_arena_at(a, i));
         *p = (move_piece_t){.to = to, .n = (unsigned)qy_min(n, QY_CHUNK_UNITS)};
         // A chunk that is whole could get pages. Until that is done nobody may have the rest of it.
-        p->taken = qy_bits_run(0, may && p->n >= GAIN && to->free == WHOLE ? QY_CHUNK_UNITS : p->n);
+        p->taken = qy_bits_run(0, p->n >= GAIN && to->free == WHOLE ? QY_CHUNK_UNITS : p->n);
         p->gone = qy_gone_take(&to->gone, ~qy_bits_run(0, p->n));
         p->dirty = qy_chunk_take(to, p->taken);
         n -= p->n;
@@ -104,20 +104,28 @@ static void settle(move_piece_t *p, qy_bits_t keep) {
     p->to->gone.early |= still.early;
 }
 
-bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty) {
+// [lock: purging] of the run that pages move to; too many for the stack of a small thread
+static move_piece_t move_pieces[PIECES];
+
+static bool take_as_they_are(const qy_arena_t *a, unsigned i, unsigned n) {
+    bool dirty = false;
+    for (unsigned piece; n; i++, n -= piece) {
+        piece = (unsigned)qy_min(n, QY_CHUNK_UNITS);
+        dirty |= qy_chunk_take(qy_map_chunk(qy_arena_at(a, i)), qy_bits_run(0, piece)) != 0;
+    }
+    return dirty;
+}
+
+static bool take_with_pages(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty) {
     QY_NEEDS(&qy_units.lock);
-    move_piece_t pieces[PIECES], *lost = NULL;
-    // The purge lock is what a fork waits for: chunks that are with the kernel just then would be lost in the child.
-    bool may = QY_WITH(touched) && !qy_units.moves_denied &&
-               !atomic_load_explicit(&qy_units.grows, memory_order_relaxed) &&
-               qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purging_lock());
-    unsigned count = take_place(a, i, n, may, pieces);
-    if (may && find_givers(pieces, count)) {
+    QY_NEEDS(qy_purging_lock());
+    move_piece_t *pieces = move_pieces, *lost = NULL;
+    unsigned count = take_place(a, i, n, pieces);
+    if (find_givers(pieces, count)) {
         qy_lock_drop(&qy_units.lock);
         lost = move_all(pieces, count);
         qy_lock_take(&qy_units.lock);
     }
-    if (may) qy_lock_drop(qy_purging_lock());
     *ret_dirty = false;
     for (move_piece_t *p = pieces; p < pieces + count; p++) {
         settle(p, !lost ? qy_bits_run(0, p->n) : p == lost ? p->taken
@@ -129,6 +137,21 @@ bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty
     qy_map_remove(&lost->to->record);
     qy_chunk_forget(lost->to);
     return false;
+}
+
+bool qy_chunks_take(const qy_arena_t *a, unsigned i, unsigned n, bool *ret_dirty) {
+    QY_NEEDS(&qy_units.lock);
+    // The purge lock is what a fork waits for: chunks that are with the kernel just then would be lost in the child.
+    bool may = QY_WITH(touched) && !qy_units.moves_denied &&
+               !atomic_load_explicit(&qy_units.grows, memory_order_relaxed) &&
+               qy_units_dirty_bytes() >= GAIN * QY_UNIT && !qy_os_thp_always() && qy_lock_try(qy_purging_lock());
+    if (!may) {
+        *ret_dirty = take_as_they_are(a, i, n);
+        return true;
+    }
+    bool taken = take_with_pages(a, i, n, ret_dirty);
+    qy_lock_drop(qy_purging_lock());
+    return taken;
 }
 
 bool qy_units_are_separate(const qy_chunk_t *chunk, unsigned first, unsigned n) {

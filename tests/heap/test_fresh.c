@@ -35,7 +35,7 @@ static long cut(long *ret_faults) {
 
 // A page is not read before it is written: that would be two faults.
 TEST(one_fault_for_each_page) {
-    if (QY_ASAN || QY_TSAN) TEST_SKIP("a sanitizer's own memory faults, too");
+    if (QY_ASAN || QY_TSAN) TEST_SKIP("needs a build without sanitizers: their own memory faults, too");
     if (qy_os_page_size() != 4096) TEST_SKIP("needs pages of 4096 bytes");
     long n;
     cut(&n);  // tables and code are there after that
