@@ -80,7 +80,8 @@ TEST(thousands_live_at_once) {
 }
 
 // A fault of a page costs as much as 50 pairs of malloc and free: the first samples must not touch a table each.
-static void touch_little(void) {
+static void touch_little(void *unused) {
+    (void)unused;
     static void *p[1000];
     on(8);
     for (size_t i = 0; i < 1000; i++) CHECK(p[i] = quarry_malloc(100));
@@ -94,18 +95,7 @@ static void touch_little(void) {
     for (size_t i = 0; i < 1000; i++) quarry_free(p[i]);
     off();
 }
-TEST(a_short_program_touches_little) {
-    fflush(stdout);
-    pid_t pid = fork();
-    CHECK_GE(pid, 0);
-    if (!pid) {
-        touch_little();
-        _exit(0);
-    }
-    int status;
-    CHECK_EQ(waitpid(pid, &status, 0), pid);
-    CHECK_EQ(status, 0);
-}
+TEST(a_short_program_touches_little) { run_apart(touch_little, NULL); }
 
 // ---- sites ----------------------------------------------------------------------------------------------
 
