@@ -151,4 +151,7 @@ for size in NEARER:
 # The byte behind these is the header of free memory.
 for size in (24, 776):
     case("persist", "overflow", BLOCKS["overflow"], size)
+# Their middle is in a link of the list of free blocks.
+for size in range(16, 34):
+    case("persist", "write-after", BLOCKS["write-after"], size)
 print(f"{sum(map(len, [*CASES.values(), *ENDING.values()])) + 6 * (len(LEAKING) + len(NESTED))} cases")

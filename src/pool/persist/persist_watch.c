@@ -236,20 +236,38 @@ static void watch_edges(const quarry_persist_t *s, watched_t *b) {
     }
 }
 
-// The link in the word at `at` of the free block `of`: does the block that it names name this one in its word `back`?
+// Is `other` a link of the free block `of`: does the block that it names name this one in its word `back`?
 // A transaction that is taken back may take back that a free block begins there.
-static bool link_is_sound(const quarry_persist_t *s, uint64_t of, uint64_t at, uint64_t back) {
-    uint64_t other = *qy_word(s, at);
+static bool link_is_sound(const quarry_persist_t *s, uint64_t of, uint64_t other, uint64_t back) {
     unsigned flags;
     return !other || other == DEAD_WORD ||
            (qy_persist_block(s, other, &flags) && (flags & QY_BLOCK_FREE) && *qy_word(s, other + back) == of);
 }
 
+// What the damaged link was is not known: all eight bytes, unless one changed byte explains it.
+static void link_narrow(
+    const quarry_persist_t *s, uint64_t of, uint64_t at, uint64_t back, uint64_t *from, uint64_t *to) {
+    uint64_t word = *qy_word(s, at);
+    unsigned explained = 0, which = 0;
+    for (unsigned byte = 0; byte < 8; byte++) {
+        bool by_it = false;
+        for (uint64_t value = 1; value < 256 && !by_it; value++)
+            by_it = link_is_sound(s, of, word ^ value << 8 * byte, back);
+        explained += by_it;
+        if (by_it) which = byte;
+    }
+    *from = at + (explained == 1 ? which : 0);
+    *to = explained == 1 ? *from + 1 : at + 8;
+}
+
 static void watch_tell_links(const quarry_persist_t *s, watched_t *b) {
-    bool next = link_is_sound(s, b->at, b->at, 8), prev = link_is_sound(s, b->at, b->at + 8, 0);
+    uint64_t at = b->at, from = at, to = at + 16;
+    bool next = link_is_sound(s, at, *qy_word(s, at), 8), prev = link_is_sound(s, at, *qy_word(s, at + 8), 0);
     if ((next && prev) || b->header_told) return;
     b->header_told = true;
-    watch_tell_written(s, b, "write-after-free", b->at + (next ? 8 : 0), b->at + (prev ? 8 : 16));
+    if (prev) link_narrow(s, at, at, 8, &from, &to);
+    if (next) link_narrow(s, at, at + 8, 0, &from, &to);
+    watch_tell_written(s, b, "write-after-free", from, to);
 }
 
 static void watch_dead(const quarry_persist_t *s, watched_t *b) {
