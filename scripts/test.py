@@ -257,10 +257,16 @@ STEPS = {
 DEFAULT = [step for step in STEPS if step not in ("rules", "tidy-deep", "clippy")]
 
 
+def in_short(note):
+    """The first line of a note and its last few ones: what whoever sees only the end of a long log needs."""
+    first, *rest = note.splitlines()
+    return "\n".join([first, *(line[:160] for line in rest[-8:])])
+
+
 def failures(step, count, notes):
-    """One line for each thing that failed, or for the step."""
-    lines = [note.splitlines()[0] for note in notes if not note.startswith("skipped")]
-    return [f"{step}: {line}" for line in lines or ["FAILED"]] if count.failed else []
+    """A few lines for each thing that failed, or one for the step."""
+    short = [in_short(note) for note in notes if not note.startswith("skipped")]
+    return [f"{step}: {lines}" for lines in short or ["FAILED"]] if count.failed else []
 
 
 class Lanes:
@@ -367,7 +373,7 @@ def run_repeatedly(names, times, load):
             print(f"run {run} of {times} beside {load} busy processes", flush=True)
             count, names_failed = run_steps(names, run)
             total = add(total, count)
-            failed.update(set(names_failed))
+            failed.update({lines.splitlines()[0] for lines in names_failed})
     return total, [f"{name}: {often} of {times} runs" for name, often in failed.most_common()]
 
 
@@ -389,8 +395,9 @@ def self_test():
     assert count_cargo(text, 101) == Count(5, 1, 1)
     assert count_cargo("error: could not compile\n", 101) == Count(0, 1, 0)
     assert one(1) == Count(0, 1, 0)
-    assert failures("tsan", total, notes) == ["tsan: FAILED d"] and failures("format", one(1), []) == ["format: FAILED"]
+    assert failures("tsan", total, notes) == ["tsan: FAILED d\n    | FAILED x.c:1\n    | ok 3"] and failures("format", one(1), []) == ["format: FAILED"]
     assert not failures("tsan", Count(1, 0, 1), notes[:1])
+    assert in_short("a\n" + "\n".join(f"{i}" * 200 for i in range(9))) == "a\n" + "\n".join(f"{i}" * 160 for i in range(1, 9))
     self_test_repeat()
     self_test_lanes()
     self_test_busy()
