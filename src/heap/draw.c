@@ -129,6 +129,10 @@ static void draw_all(qy_thread_t *t, unsigned c, qy_block_t *list, uint64_t *ski
 }
 
 void qy_draw_list(qy_thread_t *t, unsigned c, qy_block_t *list, uint32_t count) {
+    if (QY_LIKELY(t->draw->skip[c] != QY_DRAW_NONE && t->draw->skip[c] >= count)) {
+        t->draw->skip[c] -= count;  // none is chosen, and what room counts is as it was
+        return;
+    }
     unsigned room = qy_draw_room(t, c);
     uint64_t skip = skip_now(t, c);
     // The list is walked as far as the last block that is chosen.

@@ -101,6 +101,16 @@ QY_INLINE bool qy_draw_passes(const qy_thread_t *t, unsigned c) {
     return true;
 }
 
+// A generation of class c is full with a free, as most are, and the next block to be chosen comes after the next one:
+// that is counted here, and the next one may begin with all its room. False: ask qy_draw_push.
+QY_INLINE bool qy_draw_passes_generation(const qy_thread_t *t, unsigned c) {
+    if (QY_UNLIKELY(t->drawn != qy_draw_control() || !t->draw || t->draw->held[c])) return false;
+    uint64_t *skip = &t->draw->skip[c], most = qy_class_limit[c];
+    if (QY_UNLIKELY(*skip <= most || *skip == QY_DRAW_NONE)) return false;
+    *skip -= most + 1;
+    return true;
+}
+
 // A push that finds none leaves 0 in the cache for a moment.
 QY_INLINE unsigned qy_draw_room_of(const qy_cache_t *cache, unsigned c) {
     return cache->room[c] ? cache->room[c] - 1u : 0;

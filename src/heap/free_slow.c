@@ -94,11 +94,7 @@ QY_NOINLINE static void push_drawn(qy_thread_t *t, qy_block_t *b, unsigned c) {
     if (full && (list || qy_budget_is_short())) pass_generation(t, b, c, list);
 }
 
-void qy_free_full(void *p, size_t c, qy_cache_t *cache) {
-    if (qy_draw_is_wanted()) {
-        push_drawn(cache->thread, p, (unsigned)c);
-        return;
-    }
+QY_INLINE void push_full(void *p, size_t c, qy_cache_t *cache) {
     qy_block_t *b = p, *head = cache->head[c];
     cache->room[c] = (uint8_t)(qy_class_limit[c] + 1);
     qy_link_put(b, head);
@@ -106,6 +102,16 @@ void qy_free_full(void *p, size_t c, qy_cache_t *cache) {
     cache->head[c] = b;
     if (head != &qy_link_end) pass_generation(cache->thread, b, (unsigned)c, head);
     else if (qy_budget_is_short()) pass_generation(cache->thread, b, (unsigned)c, NULL);
+}
+
+QY_NOINLINE static void full_drawn(void *p, size_t c, qy_cache_t *cache) {
+    if (qy_draw_passes_generation(cache->thread, (unsigned)c)) push_full(p, c, cache);
+    else push_drawn(cache->thread, p, (unsigned)c);
+}
+
+void qy_free_full(void *p, size_t c, qy_cache_t *cache) {
+    if (qy_draw_is_wanted()) full_drawn(p, c, cache);
+    else push_full(p, c, cache);
 }
 
 // It may be that nothing is wrong: the generation is full.
