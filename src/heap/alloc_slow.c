@@ -211,8 +211,8 @@ QY_INLINE bool takes_tiny(size_t n) {
 
 void *qy_alloc_slow(size_t n) {
     if (n - 1 < QY_TINY) {
-        void *p = qy_draw_is_wanted() ? NULL : qy_tiny_pop(QY_CACHE);
-        if (QY_LIKELY(p != NULL)) return p;
+        void *p;
+        if (QY_LIKELY(qy_tiny_pop_unseen(QY_CACHE, &p))) return p;
         if (takes_tiny(n)) return qy_tiny_malloc(n);
     }
     bool fresh = false;

@@ -182,6 +182,7 @@ static void begin(qy_thread_t *t, uint64_t control) {
         t->draw->held[c] = 0;
         if (c != QY_CLASS_TINY) qy_draw_set_room(t, c, qy_draw_room_of(&t->cache, c));
     }
+    t->cache.tiny_left = 0;
     // If it was on, and another rate is wanted, each block of the lists has had its draw: at the rate that its mark
     // says.
     if ((was ^ control) & ~(QY_DRAW_ON - 1)) draw_lists(t);
@@ -217,12 +218,18 @@ QY_COLD void qy_draw_look(qy_thread_t *t) {
     t->drawn = control;
 }
 
+static void tiny_skips(qy_thread_t *t, uint64_t skip) {
+    t->cache.tiny_left = (uint32_t)qy_min(skip, QY_DRAW_TINY_MOST);
+    t->draw->skip[QY_CLASS_TINY] = skip - t->cache.tiny_left;
+}
+
 QY_COLD bool qy_draw_tiny(qy_thread_t *t, size_t n) {
+    qy_assert(t->cache.tiny_left == 0);
     qy_draw_look(t);
+    t->cache.tiny_left = QY_DRAW_TINY_MOST;
     if (!qy_draw_is_on(t)) return false;
-    uint64_t *skip = &t->draw->skip[QY_CLASS_TINY];
-    if (*skip == QY_DRAW_NONE) *skip = draw_skip(t, QY_CLASS_TINY);
-    if ((*skip)--) return false;
-    *skip = draw_skip(t, QY_CLASS_TINY);
-    return qy_draw_accepts(t, QY_CLASS_TINY, rate_of(t), n);
+    uint64_t skip = t->draw->skip[QY_CLASS_TINY];
+    if (skip == QY_DRAW_NONE) skip = draw_skip(t, QY_CLASS_TINY);
+    tiny_skips(t, skip ? skip - 1 : draw_skip(t, QY_CLASS_TINY));
+    return !skip && qy_draw_accepts(t, QY_CLASS_TINY, rate_of(t), n);
 }

@@ -79,9 +79,11 @@ void qy_draw_again(qy_thread_t *t, unsigned c, qy_block_t *b);
 
 // A chosen block of class c is popped by who asks for n bytes: is there a point in these?
 bool qy_draw_accepts(qy_thread_t *t, unsigned c, unsigned rate, size_t n);
-// A block of 8 bytes, which was on no list, is asked for n bytes: is it sampled? Counted here, request by request. No
-// locks.
+// A block of 8 bytes, which was on no list, is asked for n bytes, and cache.tiny_left is 0: is it sampled? Sets
+// tiny_left, by which requests are counted, whether the sampler is on or off. No locks.
 bool qy_draw_tiny(qy_thread_t *t, size_t n);
+// A sampler that was switched on or off is heard of after so many requests at the latest.
+#define QY_DRAW_TINY_MOST 255u
 // n bytes are given out that were on no list: is there a point in them? Threads: any; no locks.
 bool qy_draw_at_once(unsigned rate, size_t n);
 
@@ -91,16 +93,6 @@ uint64_t qy_draw_stands_for(unsigned rate, size_t n);
 // Pushes left in the generation of class c, and setting them.
 unsigned qy_draw_room_on(const qy_thread_t *t, unsigned c);
 void qy_draw_set_room_on(qy_thread_t *t, unsigned c, unsigned room);
-// For blocks that are on no list: is it known that the next request of class c is not sampled, as most are not? It is
-// counted then. False: ask qy_draw_tiny.
-QY_INLINE bool qy_draw_passes(const qy_thread_t *t, unsigned c) {
-    if (QY_UNLIKELY(t->drawn != qy_draw_control() || !t->draw)) return false;
-    uint64_t *skip = &t->draw->skip[c];
-    if (QY_UNLIKELY(*skip - 1 >= QY_DRAW_NONE - 1)) return false;
-    --*skip;
-    return true;
-}
-
 // A generation of class c is full with a free, as most are, and the next block to be chosen comes after the next one:
 // that is counted here, and the next one may begin with all its room. False: ask qy_draw_push.
 QY_INLINE bool qy_draw_passes_generation(const qy_thread_t *t, unsigned c) {

@@ -77,6 +77,18 @@ QY_INLINE void *qy_tiny_pop(qy_cache_t *cache) {
     return cache->tiny_at + (size_t)__builtin_ctzll(free) * QY_TINY;
 }
 
+// The same for a request that the sampler need not see, which is counted. False: there is no block, or it must.
+QY_INLINE bool qy_tiny_pop_unseen(qy_cache_t *cache, void **ret) {
+    if (QY_UNLIKELY(!cache->tiny_left)) return false;
+    qy_tiny_word_t *w = cache->tiny;
+    uint64_t free = atomic_load_explicit(&w->free, memory_order_relaxed);
+    if (QY_UNLIKELY(!free)) return false;
+    cache->tiny_left--;
+    atomic_store_explicit(&w->free, free & (free - 1), memory_order_relaxed);
+    *ret = cache->tiny_at + (size_t)__builtin_ctzll(free) * QY_TINY;
+    return true;
+}
+
 // p has the tag of the calling thread's heap, and this class.
 void qy_tiny_free(qy_cache_t *cache, void *p);
 // The thread's heap has another slab than before, which may lie where one was that the thread freed blocks of.

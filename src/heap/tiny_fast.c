@@ -41,8 +41,8 @@ bool qy_tiny_next_word(qy_thread_t *t, qy_slab_t *s) {
     return false;
 }
 
-// While the sampler is on: is this request one that it wants? As if each block came onto a list now (draw.h).
-QY_COLD static void *tiny_drawn(size_t n) {
+// Is this request one that the sampler wants? As if each block came onto a list now (draw.h).
+QY_NOINLINE static void *tiny_drawn(size_t n) {
     qy_thread_t *t = QY_CACHE->thread;
     bool fresh = false;
     return qy_draw_tiny(t, n) ? qy_samples_take(QY_ALIGN_MIN, n, qy_draw_rate(t->drawn), &fresh) : NULL;
@@ -63,8 +63,10 @@ QY_NOINLINE static void *tiny_more(size_t n) {
 }
 
 void *qy_tiny_malloc(size_t n) {
+    uint32_t left = QY_CACHE->tiny_left;
     void *p = NULL;
-    if (qy_draw_is_wanted() && QY_UNLIKELY(!qy_draw_passes(QY_CACHE->thread, QY_CLASS_TINY))) p = tiny_drawn(n);
+    if (QY_LIKELY(left)) QY_CACHE->tiny_left = left - 1;
+    else p = tiny_drawn(n);
     if (QY_LIKELY(!p)) p = qy_tiny_pop(QY_CACHE);
     return QY_LIKELY(p != NULL) ? p : tiny_more(n);
 }

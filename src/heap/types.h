@@ -91,6 +91,7 @@ typedef struct qy_cache {
     qy_thread_t *thread;                    // whose it is; NULL in the one of threads without
     qy_tiny_word_t *tiny;                   // blocks of 8 bytes come from this word of bits, ...
     char *tiny_at;                          // ... whose first block is here
+    uint32_t tiny_left;                     // so many requests of 1 to 8 bytes come before one that draw.h must see
 } qy_cache_t;
 
 // Blocks of one foreign slab, gathered before they are handed over in one go.

@@ -164,6 +164,24 @@ static void count_sampled(void) {
     quarry_free(q);
     verify_all();
 }
+// Requests are counted, and the sampler is asked when the count is over.
+static void hear_of_it(void) {
+    static void *p[10 * QY_DRAW_TINY_MOST];
+    begin();
+    for (unsigned round = 1; round <= 3; round++) {
+        size_t n = 0;
+        for (size_t i = 0; i < 100 * round; i++) CHECK(is_tiny(p[n++] = quarry_malloc(8)));
+        __atomic_store_n(&qy_stats_sampler.control, QY_DRAW_ON | round << 8, __ATOMIC_RELAXED);  // a point in a byte
+        size_t before = n;
+        while (n < 10 * QY_DRAW_TINY_MOST && is_tiny(p[n] = quarry_malloc(8))) n++;
+        CHECK_LE(n - before, QY_DRAW_TINY_MOST + 8);
+        n++;
+        __atomic_store_n(&qy_stats_sampler.control, 0, __ATOMIC_RELAXED);
+        CHECK(is_tiny(p[n++] = quarry_malloc(8)));
+        while (n) quarry_free(p[--n]);
+    }
+    verify_all();
+}
 static void apart(void (*body)(void)) {
     fflush(stdout);
     pid_t pid = fork();
@@ -177,6 +195,7 @@ static void apart(void (*body)(void)) {
     CHECK_EQ(status, 0);
 }
 TEST(the_sampler_sees_them) { apart(count_sampled); }
+TEST(the_sampler_is_heard_of) { apart(hear_of_it); }
 
 static void off_by_an_option(void) {
     begin();
