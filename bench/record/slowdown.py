@@ -7,7 +7,7 @@
   slowdown.py --sampler   the same without massif and heaptrack, which take long
   slowdown.py --smoke     each once, small: a test, not a measurement
 
-A round runs every program in every way, in random order. What is timed is the whole command, as a user waits for it: with the start of
+A round runs the programs in random order, and each in all ways one after the other, in random order, too. What is timed is the whole command, as a user waits for it: with the start of
 the tool and the end of its files. docs/benchmarks.md says how to read it.
 """
 import argparse
@@ -88,10 +88,9 @@ def contents(program, options, folder):
 
 def measure(work, how, rounds, seed, folder):
     samples, failed = collections.defaultdict(list), {}
-    order = [(p, w) for p in work for w in how]
     shuffle = random.Random(seed)
     for number in range(rounds):
-        shuffle.shuffle(order)
+        order = [(p, w) for p in shuffle.sample(list(work), len(work)) for w in shuffle.sample(list(how), len(how))]
         for done, (name, way) in enumerate(order):
             progress(f"round {number + 1} of {rounds}, run {done + 1} of {len(order)}: {name} {way}")
             try:
