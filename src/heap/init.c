@@ -68,7 +68,7 @@ void qy_heap_constructed(void) {
     qy_opts_read();
     qy_lock_ask_cpus();
     qy_os_thread_exit_late();
-    (void)qy_os_is_first_thread();  // no later thread asks the kernel
+    qy_os_first_thread_begin();
     qy_os_watch_begin();
     if (qy_opts.guard) qy_guards_begin();
     if (qy_opts.sample || qy_opts.guard) {
@@ -83,5 +83,12 @@ void qy_heap_constructed(void) {
 
 // Here, and not beside the exported functions, because every program that links any part of the heap
 // statically gets this file.
+#ifdef __GLIBC__
+__attribute__((constructor(101))) static void constructed(int argc, char **argv, char **environment) {
+    qy_os_started(argc, argv, environment);
+    qy_heap_constructed();
+}
+#else
 __attribute__((constructor(101))) static void constructed(void) { qy_heap_constructed(); }
+#endif
 __attribute__((destructor(101))) static void destructed(void) { qy_stats_at_exit(); }

@@ -8,7 +8,6 @@
 #include <elf.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <time.h>
 
 #include "os/fake.h"
@@ -62,9 +61,7 @@ static uint64_t clock_ns(clockid_t clock) {
     static _Atomic uintptr_t found;  // 0: not looked for yet
     clock_fn_t *fn = (clock_fn_t *)atomic_load_explicit(&found, memory_order_relaxed);
     if (!fn) {
-        int saved = errno;  // none in valgrind and some emulators: then it is set
-        uintptr_t base = getauxval(AT_SYSINFO_EHDR);
-        errno = saved;
+        uintptr_t base = qy_os_auxv(AT_SYSINFO_EHDR);  // none in valgrind and some emulators
         if (base) fn = vdso_find(base);
         if (!fn) fn = enter_kernel;
         atomic_store_explicit(&found, (uintptr_t)fn, memory_order_relaxed);

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
 #include "os/fake.h"
 #include "os/os.h"
 #include "os/syscall.h"
@@ -27,7 +28,7 @@ static uint64_t mix(uint64_t x) {
 static uint64_t random_fallback(void) {
     static _Atomic uint64_t counter;
     uint64_t seed[2] = {0, 0};
-    const void *start = (const void *)getauxval(AT_RANDOM);
+    const void *start = (const void *)qy_os_auxv(AT_RANDOM);
     if (start) memcpy(seed, start, sizeof seed);
     uint64_t x = mix(seed[0] ^ (uintptr_t)&counter) + mix(seed[1] ^ (uintptr_t)&x);
     return mix(x ^ qy_os_now_ns()) + mix(++counter ^ (uint64_t)qy_os_process_id() << 32);
@@ -39,10 +40,57 @@ uint64_t qy_os_random(void) {
     return random_fallback();
 }
 
+// ---- what the kernel gave the program ---------------------------------------------------------------
+
+// Pairs of a type and a value, up to AT_NULL. Known once glibc has told a constructor where the arguments are.
+static _Atomic(const unsigned long *) auxv;
+#define AUXV_TYPES 64u  // the kernel's are less than that
+#define AUXV_MOST 64u   // entries
+
+static unsigned long auxv_value(const unsigned long *entry, unsigned long type) {
+    while (*entry != type && *entry != AT_NULL) entry += 2;
+    return *entry == type ? entry[1] : 0;
+}
+
+// Who takes variables out of the environment leaves what is no such table behind the new end of it. Addresses, which
+// each table has among its values, are larger than any type: so it is seen if types are taken for values.
+static bool is_auxv(const unsigned long *entry) {
+    unsigned n = 0;
+    for (const unsigned long *e = entry; *e != AT_NULL; e += 2)
+        if (*e >= AUXV_TYPES || ++n > AUXV_MOST) return false;
+    return auxv_value(entry, AT_PAGESZ) && auxv_value(entry, AT_PHDR) >= AUXV_TYPES;
+}
+
+static char **arguments;  // written once, by the constructor
+
+const char *qy_os_started_as(void) {
+    char **argv = __atomic_load_n(&arguments, __ATOMIC_RELAXED);
+    const char *name = argv ? *argv : NULL, *slash = name ? strrchr(name, '/') : NULL;
+    return slash ? slash + 1 : name;
+}
+
+// The environment follows the arguments, and this table the environment.
+void qy_os_started(int argc, char **argv, char **environment) {
+    __atomic_store_n(&arguments, argv, __ATOMIC_RELAXED);
+    if (!argv || environment != argv + argc + 1) return;
+    while (*environment) environment++;
+    const unsigned long *entry = (const unsigned long *)(environment + 1);
+    if (is_auxv(entry)) atomic_store_explicit(&auxv, entry, memory_order_relaxed);
+}
+
+unsigned long qy_os_auxv(unsigned long type) {
+    const unsigned long *entry = atomic_load_explicit(&auxv, memory_order_relaxed);
+    if (QY_LIKELY(entry != NULL)) return auxv_value(entry, type);
+    int saved = errno;  // set if there is no such entry
+    unsigned long value = getauxval(type);
+    errno = saved;
+    return value;
+}
+
 // ---- the environment ------------------------------------------------------------------------------
 
 const char *qy_os_getenv(const char *name) {
-    if (getauxval(AT_SECURE) || !environ) return NULL;
+    if (qy_os_auxv(AT_SECURE) || !environ) return NULL;
     for (char **e = environ; *e; e++) {
         size_t i = 0;
         while (name[i] && (*e)[i] == name[i]) i++;

@@ -57,7 +57,7 @@ size_t qy_os_page_size(void) {
 #endif
     size_t bytes = atomic_load_explicit(&cached, memory_order_relaxed);
     if (QY_UNLIKELY(!bytes)) {
-        bytes = getauxval(AT_PAGESZ);  // reads the vector the kernel put on the stack; no call
+        bytes = qy_os_auxv(AT_PAGESZ);  // reads the vector the kernel put on the stack; no call
         atomic_store_explicit(&cached, bytes, memory_order_relaxed);
     }
     return bytes;
@@ -255,7 +255,7 @@ bool qy_os_unmap(void *addr, size_t bytes) {
 static uint64_t next_mark(void) {
     static _Atomic uint64_t count;
     uint64_t seed = 0;
-    const void *start = (const void *)getauxval(AT_RANDOM);
+    const void *start = (const void *)qy_os_auxv(AT_RANDOM);
     if (start) memcpy(&seed, start, sizeof seed);
     return seed + 0x9E3779B97F4A7C15u * (atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1);
 }

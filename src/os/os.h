@@ -134,9 +134,10 @@ static inline int qy_os_thread_id_quietly(void) {
     return id ? id : qy_os_thread_id();
 }
 // Is this the process's first thread? The kernel is asked once, for the number of the process. Where a process is made
-// without fork handlers, its first one is taken for another, or another for it. The second is to be called in a fork's
+// without fork handlers, its first one is taken for another, or another for it. The third is to be called in a fork's
 // child.
 bool qy_os_is_first_thread(void);
+void qy_os_first_thread_begin(void);  // from a constructor: no later thread asks the kernel
 void qy_os_first_thread_in_child(void);
 // The kernel is asked again: the process may be the child of a fork without handlers.
 void qy_os_first_thread_unknown(void);
@@ -218,6 +219,13 @@ void qy_os_thread_exit_late(void);
 uint64_t qy_os_now_ns(void);         // monotonic
 uint64_t qy_os_now_coarse_ns(void);  // monotonic, cheap (~10 ns), a tick (1 to 4 ms) of error
 uint64_t qy_os_random(void);         // for secrets; falls back to time and addresses
+
+// From a constructor, where libc tells it the arguments.
+void qy_os_started(int argc, char **argv, char **environment);
+// The first of them, without folders; NULL: unknown.
+const char *qy_os_started_as(void);
+// A value of the vector that the kernel gave the program (AT_...); 0: it has none.
+unsigned long qy_os_auxv(unsigned long type);
 
 // Value of an environment variable, or NULL; NULL always under AT_SECURE (setuid).
 const char *qy_os_getenv(const char *name);

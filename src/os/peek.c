@@ -62,4 +62,4 @@ QY_NOINLINE __attribute__((no_sanitize("address", "thread"))) bool qy_os_peek(
 }
 
 // The kernel puts these bytes between the program's arguments, which lie below, and their text.
-uintptr_t qy_os_main_stack_top(void) { return getauxval(AT_RANDOM) & ~(uintptr_t)15; }
+uintptr_t qy_os_main_stack_top(void) { return qy_os_auxv(AT_RANDOM) & ~(uintptr_t)15; }

@@ -24,11 +24,21 @@ int qy_os_thread_id_known(void) {
 }
 
 static _Atomic int first;  // the process's number when that was asked, 0: not yet
+// Of the first thread, if it came to the constructor: its record lasts as long as the process, and a copy of it in each
+// child. No other thread has this token. 0: unknown
+static _Atomic uintptr_t first_token;
 
 bool qy_os_is_first_thread(void) {
+    if (atomic_load_explicit(&first_token, memory_order_relaxed) == qy_os_thread_token()) return true;
     int me = qy_os_thread_id_known();
     if (!first) first = qy_os_process_id();
     return me ? me == first : qy_os_thread_id() == first;
+}
+
+void qy_os_first_thread_begin(void) {
+    first = qy_os_process_id();
+    if (qy_os_thread_id() == first)
+        atomic_store_explicit(&first_token, qy_os_thread_token(), memory_order_relaxed);
 }
 
 void qy_os_first_thread_in_child(void) { first = qy_os_thread_id_known(); }

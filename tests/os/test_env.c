@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 
@@ -54,6 +55,53 @@ TEST(environment) {
     CHECK_PTR_EQ(qy_os_getenv("QUARRY_TEST"), NULL);
     environ = kept;
 }
+
+static unsigned long pairs[] = {AT_PHDR, 0x10040, AT_PAGESZ, 12288, AT_SECURE, 1, AT_NULL, 0};
+
+// Arguments, environment, and what follows it, as a process begins with them; `gone` variables were taken out since.
+static void start_with(const char *program, unsigned gone, const unsigned long *table, size_t words) {
+    static char *stack[64];
+    const unsigned variables = 4;
+    unsigned n = 0;
+    stack[n++] = (char *)(uintptr_t)program;
+    stack[n++] = NULL;
+    for (unsigned i = 0; i < variables + 1; i++) stack[n++] = i < variables - gone ? (char *)(uintptr_t) "A=b" : NULL;
+    for (size_t i = 0; i < words; i++) stack[n++] = (char *)table[i];
+    qy_os_started(1, stack, stack + 2);
+}
+#define WORDS (sizeof pairs / sizeof pairs[0])
+
+// What follows the environment is taken for the kernel's vector only if it is one; else libc is asked.
+static void vector_apart(void *arg) {
+    (void)arg;
+    char name[16];
+    const unsigned long real = getauxval(AT_PAGESZ);
+    unsigned long other[WORDS];
+    errno = 77;
+    for (unsigned gone = 1; gone <= 4; gone++) {
+        start_with("/bin/gone", gone, pairs, WORDS);
+        CHECK_EQ(qy_os_auxv(AT_PAGESZ), real);
+    }
+    start_with("/bin/shifted", 0, pairs + 1, WORDS - 1);
+    CHECK_EQ(qy_os_auxv(AT_PAGESZ), real);
+    memcpy(other, pairs, sizeof other);
+    other[1] = 1;  // no address
+    start_with("/bin/strange", 0, other, WORDS);
+    CHECK_EQ(qy_os_auxv(AT_PAGESZ), real);
+    CHECK_EQ(qy_os_auxv(1000), 0);
+    start_with("/bin/whole", 0, pairs, WORDS);
+    CHECK_EQ(qy_os_auxv(AT_PAGESZ), 12288);
+    CHECK_EQ(qy_os_auxv(AT_SECURE), 1);
+    CHECK_EQ(qy_os_auxv(AT_RANDOM), 0);
+    CHECK_PTR_EQ(qy_os_getenv("PATH"), NULL);
+    CHECK_EQ(errno, 77);
+    qy_os_program_name(name, sizeof name);
+    CHECK_STR_EQ(name, "whole");
+    start_with("short", 0, pairs, WORDS);
+    qy_os_program_name(name, 4);
+    CHECK_STR_EQ(name, "sho");
+}
+TEST(vector) { run_apart(vector_apart, NULL); }
 
 // A setuid program must not be led by its caller's environment.
 TEST(environment_of_setuid) {
