@@ -15,10 +15,10 @@
 #include <link.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 
 #include "base/compiler.h"
+#include "os/libc.h"
 #include "os/os.h"
 #include "os/syscall.h"
 
@@ -226,14 +226,13 @@ static bool is_changed(const unsigned char *code) {
 }
 #endif
 
-// libc is the module that has getauxval, which nobody replaces.
 QY_COLD static void giveback_note(void) {
     const void *functions[FUNCTIONS] = {(const void *)(uintptr_t)munmap, (const void *)(uintptr_t)madvise,
         (const void *)(uintptr_t)mremap, (const void *)(uintptr_t)mmap};
     int unknown = UNKNOWN;
     if (!atomic_compare_exchange_strong(&giveback_watch.state, &unknown, NOTING)) return;
     module_t libc, ours;
-    bool odd = !module_of((const void *)(uintptr_t)getauxval, &libc) || !module_of(&giveback_watch, &ours);
+    bool odd = !module_of(qy_os_libc_inside(), &libc) || !module_of(&giveback_watch, &ours);
     for (int i = 0; i < FUNCTIONS && !odd; i++) {
         giveback_watch.code[i] = functions[i];
         odd = (uintptr_t)functions[i] < libc.begin || (uintptr_t)functions[i] >= libc.end || is_changed(functions[i]);

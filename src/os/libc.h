@@ -12,5 +12,8 @@ bool qy_os_libc_is_known(void);
 const void *qy_os_libc_inside(void);
 // NULL: there is no such function, or it cannot be asked.
 void *qy_os_libc_function(const char *name);
+// The address that the program's parts have for a variable of the C library: a program that was linked to lie at a
+// fixed address has a copy, which is the one that counts. NULL: as above.
+void *qy_os_libc_variable(const char *name);
 
 #endif

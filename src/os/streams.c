@@ -17,6 +17,7 @@ __attribute__((weak)) qy_os_streams_calls_t qy_os_streams_calls(void) {
     return (qy_os_streams_calls_t){list_lock, list_unlock, list_resetlock};
 }
 extern __attribute__((weak)) char single_threaded __asm__("__libc_single_threaded");
+__attribute__((weak)) const char *qy_os_streams_single(void) { return &single_threaded; }
 
 static struct {
     _Atomic uintptr_t token;      // of the thread that holds it by these functions; each knows its own
@@ -29,7 +30,8 @@ static bool is_mine(void) {
 }
 
 void qy_os_streams_hold(void) {
-    if (&single_threaded && single_threaded) return;
+    const volatile char *single = qy_os_streams_single();
+    if (single && *single) return;
     qy_os_streams_calls_t calls = qy_os_streams_calls();
     if (!calls.lock || !calls.unlock || !calls.reset) return;
     calls.lock();

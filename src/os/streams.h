@@ -16,6 +16,8 @@ typedef struct qy_os_streams_calls {
     void (*reset)(void);
 } qy_os_streams_calls_t;
 qy_os_streams_calls_t qy_os_streams_calls(void);
+// Its variable that says that there is one thread; null where there is none.
+const char *qy_os_streams_single(void);
 
 // In a handler before the fork, ahead of all other locks; as often as there are handlers.
 void qy_os_streams_hold(void);

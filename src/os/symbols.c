@@ -12,7 +12,7 @@ static const void *at(uintptr_t base, uintptr_t address) {
 
 qy_os_symbols_t qy_os_symbols_at(uintptr_t base, const ElfW(Dyn) * dynamic) {
     qy_os_symbols_t s = {NULL, NULL, NULL};
-    for (const ElfW(Dyn) *d = dynamic; d->d_tag != DT_NULL; d++) {
+    for (const ElfW(Dyn) *d = dynamic; d->d_tag != DT_NULL && !(s.hash && s.symbols && s.names); d++) {
         if (d->d_tag == DT_GNU_HASH) s.hash = at(base, d->d_un.d_ptr);
         if (d->d_tag == DT_SYMTAB) s.symbols = at(base, d->d_un.d_ptr);
         if (d->d_tag == DT_STRTAB) s.names = at(base, d->d_un.d_ptr);
@@ -28,10 +28,17 @@ qy_os_symbols_t qy_os_symbols_of(const struct dl_phdr_info *info) {
     return (qy_os_symbols_t){NULL, NULL, NULL};
 }
 
+typedef ElfW(Sym) symbol_t;
+
+static bool defines(const symbol_t *symbol, unsigned type) {
+    return symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 15u) == type;
+}
+
 // The table: how many buckets, the first symbol in them, words of the filter, its shift; the filter; the buckets, each
 // the first of its symbols; then a word for each symbol: its hash, but for the lowest bit, which says that it is the
 // last of its bucket.
-const ElfW(Sym) * qy_os_symbols_find(const qy_os_symbols_t *s, const char *name, const ElfW(Sym) * after) {
+static const symbol_t *next_symbol(
+    const qy_os_symbols_t *s, const char *name, unsigned type, const symbol_t *after) {
     if (!s->hash || !s->hash[0]) return NULL;
     uint32_t hash = 5381, first = s->hash[1];
     for (const unsigned char *c = (const unsigned char *)name; *c; c++) hash = hash * 33 + *c;
@@ -41,10 +48,17 @@ const ElfW(Sym) * qy_os_symbols_find(const qy_os_symbols_t *s, const char *name,
     if (i < first) return NULL;
     for (;; i++) {
         const ElfW(Sym) *symbol = &s->symbols[i];
-        bool is_function = symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 15) == STT_FUNC;
-        if ((hashes[i - first] | 1) == (hash | 1) && is_function && symbol > after &&
+        if ((hashes[i - first] | 1) == (hash | 1) && defines(symbol, type) && symbol > after &&
             strcmp(s->names + symbol->st_name, name) == 0)
             return symbol;
         if (hashes[i - first] & 1) return NULL;
     }
+}
+
+const ElfW(Sym) * qy_os_symbols_find(const qy_os_symbols_t *s, const char *name, const ElfW(Sym) * after) {
+    return next_symbol(s, name, STT_FUNC, after);
+}
+
+const ElfW(Sym) * qy_os_symbols_variable(const qy_os_symbols_t *s, const char *name) {
+    return next_symbol(s, name, STT_OBJECT, NULL);
 }

@@ -20,4 +20,7 @@ qy_os_symbols_t qy_os_symbols_at(uintptr_t base, const ElfW(Dyn) * dynamic);
 // The next function of this name behind `after`, or the first: there is one for each version of it. NULL: no more.
 const ElfW(Sym) * qy_os_symbols_find(const qy_os_symbols_t *s, const char *name, const ElfW(Sym) * after);
 
+// The variable of this name. NULL: there is none.
+const ElfW(Sym) * qy_os_symbols_variable(const qy_os_symbols_t *s, const char *name);
+
 #endif
