@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/compiler.h"
 #include "os/os.h"
 #include "rt/diag.h"
 #include "rt/opts.h"
@@ -94,13 +95,17 @@ EXPORT int mallopt(int param, int value) {
     }
 }
 
+// What the library knows.
+QY_HIDDEN struct mallinfo2 qy_dropin_mallinfo(void);
+EXPORT struct mallinfo2 mallinfo2(void) { return qy_dropin_mallinfo(); }
+
 // The old form has int fields: what does not fit is the largest int, not a wrapped number.
 static int dropin_clamp(size_t n) { return n > INT32_MAX ? INT32_MAX : (int)n; }
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 EXPORT struct mallinfo mallinfo(void) {
-    struct mallinfo2 m = mallinfo2();
+    struct mallinfo2 m = qy_dropin_mallinfo();
     struct mallinfo old = {0};
     old.arena = dropin_clamp(m.arena);
     old.ordblks = dropin_clamp(m.ordblks);
@@ -116,7 +121,7 @@ EXPORT struct mallinfo mallinfo(void) {
 // What tools look for in the output of glibc's malloc_stats.
 static void dropin_stats_as_glibc(int fd) {
     char text[256];
-    struct mallinfo2 m = mallinfo2();
+    struct mallinfo2 m = qy_dropin_mallinfo();
     size_t n = qy_format(text, sizeof text,
         "Total (incl. mmap):\nsystem bytes     = %z\nin use bytes     = %z\nmax mmap regions = %z\nmax mmap bytes   = "
         "%z\n",
@@ -135,7 +140,7 @@ static int dropin_info_as_glibc(FILE *out, size_t free_blocks, size_t live_block
         "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n<total type=\"live\" count=\"%zu\" size=\"%zu\"/>\n"
         "<system type=\"current\" size=\"%zu\"/>\n<system type=\"max\" size=\"%zu\"/>\n"
         "<aspace type=\"total\" size=\"%zu\"/>\n<aspace type=\"mprotect\" size=\"%zu\"/>\n</malloc>\n";
-    struct mallinfo2 m = mallinfo2();
+    struct mallinfo2 m = qy_dropin_mallinfo();
     int n = fprintf(out, format, free_blocks, m.fordblks, m.arena, m.arena, m.arena, m.arena, free_blocks, m.fordblks,
         m.hblks, m.hblkhd, live_blocks, m.uordblks, m.arena, m.arena, m.arena, m.arena);
     return n < 0 ? -1 : 0;

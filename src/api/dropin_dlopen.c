@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "api/dropin_runtime.h"
 #include "base/compiler.h"
 #include "os/libc.h"
 #include "os/loaded.h"
@@ -158,9 +159,16 @@ __attribute__((used)) void *qy_dlsym_prepare(uintptr_t arg[3]) {
 #endif
 #define STEP(name)                                                                                           \
     __asm__(".pushsection .text." #name ", \"ax\", %progbits\n .p2align 4\n .globl " #name "\n .type " #name \
-            ", %function\n" #name ":\n .cfi_startproc\n" ENTRY "qy_" #name "_prepare\n" LEAVE                \
+            ", %function\n" #name ":\n .hidden qy_own_" #name "\n .globl qy_own_" #name "\nqy_own_" #name    \
+            ":\n .cfi_startproc\n" ENTRY "qy_" #name "_prepare\n" LEAVE                                      \
             ".cfi_endproc\n .size " #name ", . - " #name "\n .popsection\n")
 STEP(dlopen);
 STEP(dlmopen);
 STEP(dlsym);
+
+// For this library's own calls.
+QY_HIDDEN void *qy_own_dlsym(void *scope, const char *name);
+QY_HIDDEN void *qy_own_dlopen(const char *name, int flags);
+void *qy_os_dlsym(void *scope, const char *name) { return qy_own_dlsym(scope, name); }
+void *qy_runtime_file(const char *name) { return qy_own_dlopen(name, RTLD_LAZY | RTLD_NOLOAD); }
 #endif

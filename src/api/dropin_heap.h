@@ -18,7 +18,7 @@ static size_t dropin_free_of(const quarry_stats_t *st) {
     return st->mapped_bytes - qy_min(st->mapped_bytes, st->live_bytes);
 }
 
-EXPORT struct mallinfo2 mallinfo2(void) {
+QY_HIDDEN struct mallinfo2 qy_dropin_mallinfo(void) {
     quarry_stats_t st;
     qy_stats_read(&st);
     struct mallinfo2 m = {0};

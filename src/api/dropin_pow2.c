@@ -168,7 +168,7 @@ DROPIN_ALIASES;
 
 // ---- figures -------------------------------------------------------------------------------------------------------
 
-EXPORT struct mallinfo2 mallinfo2(void) {
+QY_HIDDEN struct mallinfo2 qy_dropin_mallinfo(void) {
     struct mallinfo2 m = {0};
     quarry_pool_t *pool = the_pool();
     if (!pool) return m;
@@ -199,7 +199,7 @@ EXPORT int malloc_info(int options, FILE *out) {
     quarry_pool_stats_t c = {0};
     quarry_pool_t *pool = the_pool();
     if (pool) quarry_pool_stats(pool, &c);
-    return dropin_info_as_glibc(out, mallinfo2().ordblks, c.allocs - c.frees);
+    return dropin_info_as_glibc(out, qy_dropin_mallinfo().ordblks, c.allocs - c.frees);
 }
 
 // ---- at the end of the process (options stats and stats_file) ------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 
+#include "os/loaded.h"
 #include "os/os.h"
 #include "rt/diag.h"
 
@@ -16,16 +17,18 @@ __attribute__((weak)) qy_runtime_linked_t qy_runtime_linked(void) {
     return (qy_runtime_linked_t){linked_get_handler, linked_throw};
 }
 
+__attribute__((weak)) void *qy_runtime_file(const char *name) { return dlopen(name, RTLD_LAZY | RTLD_NOLOAD); }
+
 // Something of the C++ runtime, if the process has one. Looked for when it is needed, since a program
 // may load its C++ runtime later than us, and by the runtimes' names too, since a module that a C
 // program loads brings one that the global scope does not show. Nothing is loaded by this.
 void *qy_runtime_symbol(void *scope, const char *name) {
     static const char *const runtimes[] = {"libstdc++.so.6", "libc++abi.so.1", "libc++.so.1"};
-    void *symbol = dlsym(scope, name);
+    void *symbol = qy_os_dlsym(scope, name);
     for (unsigned i = 0; !symbol && i < sizeof runtimes / sizeof runtimes[0]; i++) {
-        void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
+        void *runtime = qy_runtime_file(runtimes[i]);
         if (!runtime) continue;
-        symbol = dlsym(runtime, name);
+        symbol = qy_os_dlsym(runtime, name);
         dlclose(runtime);  // the module that brought it keeps it
     }
     return symbol;

@@ -16,6 +16,10 @@ QY_COLD _Noreturn void qy_new_throw(size_t n);
 // A name as the runtime defines it, from this scope on (RTLD_NEXT, RTLD_DEFAULT); NULL: there is none.
 QY_COLD void *qy_runtime_symbol(void *scope, const char *name);
 
+// The file of this name if the process has it; one more dlclose is due then. Not by the name dlopen where this library
+// has one itself.
+QY_COLD void *qy_runtime_file(const char *name);
+
 // What the linker found of the runtime; null where the loader must be asked.
 typedef struct qy_runtime_linked {
     qy_new_handler_t (*get_handler)(void);

@@ -55,6 +55,8 @@ void qy_os_each_loaded(void (*fn)(const qy_os_loaded_t *loaded, void *arg), void
 // A program without a dynamic linker has no use for it, and a weak reference does not bring it in.
 #pragma weak dlsym
 
+__attribute__((weak)) void *qy_os_dlsym(void *scope, const char *name) { return dlsym ? dlsym(scope, name) : NULL; }
+
 typedef struct named {
     const char *file;
     bool found;
@@ -68,13 +70,12 @@ static void loaded_see(const qy_os_loaded_t *l, void *arg) {
 
 void *qy_os_symbol_of(const char *file, const char *name) {
     named_t n = {file, false};
-    if (!dlsym) return NULL;
     qy_os_each_loaded(loaded_see, &n);
-    return n.found ? dlsym(RTLD_DEFAULT, name) : NULL;
+    return n.found ? qy_os_dlsym(RTLD_DEFAULT, name) : NULL;
 }
 
-void *qy_os_symbol(const char *name) { return dlsym ? dlsym(RTLD_DEFAULT, name) : NULL; }
-void *qy_os_symbol_next(const char *name) { return dlsym ? dlsym(RTLD_NEXT, name) : NULL; }
+void *qy_os_symbol(const char *name) { return qy_os_dlsym(RTLD_DEFAULT, name); }
+void *qy_os_symbol_next(const char *name) { return qy_os_dlsym(RTLD_NEXT, name); }
 
 // ---- a function in one of them -----------------------------------------------------------------------------
 

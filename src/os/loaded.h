@@ -28,6 +28,9 @@ typedef struct qy_os_loaded {
 
 // Call fn for each. Nothing that it is given outlives its call.
 void qy_os_each_loaded(void (*fn)(const qy_os_loaded_t *loaded, void *arg), void *arg);
+// dlsym, or NULL where there is no dynamic linker. What is next is so behind this library. One that has a dlsym itself
+// has this one, too (api/dropin_dlopen.c), so that the loader need not look for the name at each start.
+void *qy_os_dlsym(void *scope, const char *name);
 // The address of `name` in the program, if a file whose name (without its folder) begins with `file` is a part of it;
 // else NULL. Such a file has the name, so that the dynamic linker has no reason for a message that dlerror() would give
 // to others.
