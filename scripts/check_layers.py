@@ -28,6 +28,9 @@ ALLOWED = {
     },
     "api/dropin_malloc.c": {"stdio.h": "malloc_info(int, FILE *) is part of the malloc family"},
     "api/dropin_dlopen.c": {"dlfcn.h": "declares the functions that are defined there"},
+    "api/dropin_late.c": {
+        header: "declares the functions that are defined there"
+        for header in ("dlfcn.h", "link.h", "pthread.h", "sched.h", "stdio.h", "sys/auxv.h")},
     "api/dropin_fork.c": {header: "declares the functions that are defined there" for header in ("pthread.h", "threads.h")},
     "api/dropin_new.c": {
         "dlfcn.h": "finds the C++ library's new_handler and bad_alloc if the program has one",

@@ -21,11 +21,21 @@
 // it saves). 0 bytes fit nowhere: they are a free.
 static bool fits_well(size_t usable, size_t n) { return n - 1 < usable && (n >= usable / 2 || usable <= 128); }
 
+static bool is_zero(const char *from, size_t n) {
+    uint64_t some = 0, word;
+    for (; n >= sizeof word && !some; n -= sizeof word, from += sizeof word) {
+        memcpy(&word, from, sizeof word);
+        some = word;
+    }
+    for (; n && !some; n--) some = (unsigned char)*from++;
+    return !some;
+}
+
 // A place that is zero keeps its zero pages without memory.
 QY_COLD void qy_copy_sparse(char *to, const char *from, size_t n) {
     for (size_t part; n; n -= part, to += part, from += part) {
         part = qy_min(n, 4096);
-        if (*from || memcmp(from, from + 1, part - 1) != 0) memcpy(to, from, part);
+        if (!is_zero(from, part)) memcpy(to, from, part);
     }
 }
 
@@ -76,7 +86,7 @@ QY_NOINLINE static void *copy(void *p, size_t usable, size_t n) {
         errno = saved;  // it fits where it is: a shrink never fails
         return p;
     }
-    memcpy(q, p, qy_min(usable, n));
+    memmove(q, p, qy_min(usable, n));  // by this name, which the loader looks for anyway
     qy_free_fast(p);
     return q;
 }
