@@ -183,7 +183,7 @@ static qy_check_entry_t *entry_made(uintptr_t address) {
 // How many units have the sheet that is being replaced in this one: those of a large object, which are neighbours.
 static void entries_clear(qy_check_sheet_t *s) {
     QY_NEEDS(&sheets.lock);
-    uintptr_t at = s->begin & ~(QY_UNIT - 1);
+    uintptr_t first = s->count ? s->begin : s->begin - QY_UNIT, at = first & ~(QY_UNIT - 1);  // none begins in it
     size_t bytes = s->size ? QY_UNIT : s->extent + (s->begin - at);
     for (uintptr_t end = at + bytes; at < end; at += QY_UNIT) {
         qy_check_entry_t *entry = qy_check_entry(at);
@@ -261,14 +261,21 @@ static bool sheet_of_large(uintptr_t p, size_t extent) {
     return true;
 }
 
-// Sheets of units that the heap has given back, or has no live block in, can be had again.
+// May a block of the unit before reach into this one, which has the sheet? Then a look-up of its rest begins here.
+static bool is_reached(const qy_check_sheet_t *s, uintptr_t unit) {
+    return s->size && s->begin > unit && qy_check_sheet(unit - QY_UNIT);
+}
+
+// Sheets of units that the heap has given back, or has no live block in, can be had again. From the lowest on: of a
+// unit that blocks reach into, the sheet goes only after the one that they begin in.
 static void sheets_tidy(void) {
     QY_NEEDS(&sheets.lock);
     for (size_t i = 0; i < QY_CHECK_LEAVES; i++) {
         qy_check_entry_t *leaf = atomic_load_explicit(&qy_check_leaves[i], memory_order_relaxed);
         for (size_t u = leaf_used[i].low; leaf && u < leaf_used[i].high; u++) {
             qy_check_sheet_t *s = atomic_load_explicit(&leaf[u], memory_order_relaxed);
-            if (s && s->count) sheet_retire(s);
+            uintptr_t unit = (i << QY_CHECK_LEAF_SHIFT) + (u << QY_UNIT_SHIFT);
+            if (s && !is_reached(s, unit)) sheet_retire(s);
         }
     }
 }

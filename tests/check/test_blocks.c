@@ -139,6 +139,32 @@ TEST(many_threads) {
         blocks + 15 * QY_CHECK_ACCOUNTS);
 }
 
+// Sheets that nobody uses are looked for when there are many. A block may reach into a unit in which no other is.
+TEST(long_blocks_stay_known) {
+    enum { LONG = 40,
+        SHORT = 400000 };
+    static char *p[LONG], *q[SHORT];
+    qy_check_options.quarantine = 1 << 16;
+    for (size_t n = 17 << 10; n < 80 << 10; n += 3 << 10) {
+        for (size_t i = 0; i < LONG; i++) CHECK(p[i] = get(n));
+        for (size_t i = 0; i < LONG; i++)
+            if (i % 3) put(p[i]);
+        for (size_t i = 0; i < SHORT; i++) CHECK(q[i] = get(1 + i % 16));
+        for (size_t i = 0; i < SHORT; i++) put(q[i]);
+        for (size_t i = 0; i < LONG; i += 3) {
+            for (size_t at = 0; at < n; at += 1 << 10) {
+                qy_check_block_t b;
+                CHECK(qy_check_find((uintptr_t)p[i] + at, &b));
+                CHECK(b.address == (uintptr_t)p[i] && b.size == n && !b.freed);
+            }
+            check_known(p[i], n);
+            put(p[i]);
+        }
+    }
+    const char *wrong = qy_check_records_wrong();
+    if (wrong) TEST_FAIL("%s", wrong);
+}
+
 // Each byte of the slack, and each value that differs.
 TEST(canary_bytes) {
     qy_check_zone_begin();
