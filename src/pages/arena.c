@@ -19,7 +19,7 @@ void qy_arena_trim(void) {
     QY_NEEDS(&qy_units.lock);
     qy_arena_t *newest = qy_units.arenas;
     if (room(newest) && qy_os_unmap(qy_arena_at(newest, newest->opened), (size_t)room(newest) * QY_CHUNK))
-        newest->chunks = newest->opened;
+        newest->chunks = newest->writable = newest->opened;
     for (qy_arena_t **link = &qy_units.arenas, *a; (a = *link) != NULL;) {
         if (a->present || room(a)) {
             link = &a->next;
@@ -82,15 +82,36 @@ bool qy_arena_reserve(unsigned chunks) {
     return false;
 }
 
+// Chunks [from, to) of the arena are only address space again.
+static void arena_close(const qy_arena_t *a, unsigned from, unsigned to) {
+    char *base = qy_arena_at(a, from);
+    size_t bytes = (size_t)(to - from) * QY_CHUNK;
+    qy_os_decommit(base, bytes);
+    qy_os_name(base, bytes, NAME);  // which a fresh mapping has not
+}
+
+bool qy_arena_commit(unsigned chunks) {
+    QY_NEEDS(&qy_units.lock);
+    qy_arena_t *a = qy_units.arenas;
+    if (!qy_os_commit(qy_arena_at(a, a->opened), (size_t)chunks * QY_CHUNK)) return false;
+    a->writable = a->opened + chunks;
+    return true;
+}
+
+void qy_arena_uncommit(void) {
+    QY_NEEDS(&qy_units.lock);
+    qy_arena_t *a = qy_units.arenas;
+    if (!a || a->writable <= a->opened) return;
+    arena_close(a, a->opened, a->writable);
+    a->writable = a->opened;
+}
+
 // The next chunk's memory and its entry in the map.
 static qy_map_answer_t enter_next(qy_arena_t *a, qy_chunk_t *c) {
-    char *base = qy_arena_at(a, a->opened);
-    if (!qy_os_commit(base, QY_CHUNK)) return QY_MAP_NO_MEMORY;
-    qy_map_answer_t answer = qy_map_add(&c->record, base, true);
-    if (answer != QY_MAP_ADDED) {
-        qy_os_decommit(base, QY_CHUNK);
-        qy_os_name(base, QY_CHUNK, NAME);  // which a fresh mapping has not
-    }
+    if (a->writable <= a->opened && !qy_arena_commit(1)) return QY_MAP_NO_MEMORY;
+    qy_map_answer_t answer = qy_map_add(&c->record, qy_arena_at(a, a->opened), true);
+    if (answer == QY_MAP_NO_MEMORY) qy_arena_uncommit();
+    else if (answer == QY_MAP_TAKEN) arena_close(a, a->opened, a->opened + 1);
     if (answer != QY_MAP_NO_MEMORY) a->opened++;  // taken: leave this address alone
     return answer;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// arena.h: address space for chunks, reserved in pieces that grow, and opened chunk by chunk. All under the page
+// arena.h: address space for chunks, reserved in pieces that grow, and opened chunk by chunk; for a long run
+// several are made writable at once. All under the page
 // layer's lock.
 #ifndef QY_PAGES_ARENA_H
 #define QY_PAGES_ARENA_H
@@ -14,6 +15,7 @@
 struct qy_arena {
     char *base;                            // at a multiple of a chunk
     uint32_t chunks, opened;               // how many it has room for, and from where on none was opened
+    uint32_t writable;                     // up to here chunks are, also some that are not opened yet
     uint32_t present;                      // chunks that are there
     uint64_t whole[QY_ARENA_CHUNKS / 64];  // bit i: chunk i is there and wholly free
     qy_arena_t *next;
@@ -23,6 +25,11 @@ struct qy_arena {
 bool qy_arena_reserve(unsigned chunks);
 // Could the heap have much more address space than `bytes`, and the program too?
 bool qy_arena_is_plenty(size_t bytes);
+// One call makes the next `chunks` of the newest arena writable, which has room for them; each is still to be entered.
+// False: nothing has changed.
+bool qy_arena_commit(unsigned chunks);
+// Those that were not entered then are only address space again.
+void qy_arena_uncommit(void);
 // The chunk is the next one of the newest arena from here on: clean pages, and an entry in the map. False: no memory;
 // what was entered before stays.
 bool qy_arena_enter(qy_chunk_t *c);

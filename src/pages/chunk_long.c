@@ -81,19 +81,28 @@ static bool find(unsigned n, long_place_t *ret) {
     return ret->arena != NULL;
 }
 
-// Open chunks until there are enough whole ones at the end of the newest arena.
-static bool grow(unsigned n) {
+// Open chunks until there are enough whole ones at the end of the newest arena. One call makes all of them writable;
+// where that is refused, each is tried by itself.
+static bool open_wholes(unsigned need) {
     QY_NEEDS(&qy_units.lock);
-    unsigned need = (n + QY_CHUNK_UNITS - 1) / QY_CHUNK_UNITS;
     for (unsigned opened = 0; opened < need + 8; opened++) {
         const qy_arena_t *a = qy_units.arenas;
         unsigned have = 0;
         while (a && have < need && have < a->opened && qy_arena_whole(a, a->opened - 1 - have)) have++;
         if (have == need) return true;
         if (!a || a->chunks - a->opened < need - have) have = 0;
-        if (!qy_arena_reserve(need - have) || !qy_chunk_open()) return false;
+        if (!qy_arena_reserve(need - have)) return false;
+        if (opened == 0) qy_arena_commit(need - have);
+        if (!qy_chunk_open()) return false;
     }
     return false;  // the map has no entries here for so many side by side
+}
+
+static bool grow(unsigned n) {
+    QY_NEEDS(&qy_units.lock);
+    bool ok = open_wholes((n + QY_CHUNK_UNITS - 1) / QY_CHUNK_UNITS);
+    if (!ok) qy_arena_uncommit();
+    return ok;
 }
 
 bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty) {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "pages/arena.h"
 #include "pages/chunk.h"
 #include "pages/chunk_state.h"
 #include "heap_test.h"
@@ -213,10 +214,48 @@ TEST(kernel_denies_memory) {
         quarry_os_fault(0, 0, 0);
         if (ok) qy_units_give_long(c, 0, 900, false);
         CHECK_EQ(qy_units_free_bytes(), qy_units_mapped_bytes());
+        // Nothing is writable that is not open.
+        if (qy_units.arenas) CHECK_EQ(qy_units.arenas->writable, qy_units.arenas->opened);
         if (i == 49) metadata = qy_meta_bytes();
     }
     CHECK_EQ(qy_meta_bytes(), metadata);
     qy_units.scarce = false;  // which it said
+}
+
+// Also where it is refused, since less may be had, and where an address is another's.
+TEST(one_call_makes_all_chunks_writable) {
+    const unsigned chunks = 50, n = chunks * QY_CHUNK_UNITS;
+    for (unsigned refused = 0; refused < 3; refused++) {
+        purge_units(0, 0, 0, SIZE_MAX);
+        qy_units_release();
+        CHECK_EQ(qy_units_mapped_bytes(), 0);
+        static qy_map_record_t other;
+        qy_lock_take(&qy_units.lock);
+        CHECK(qy_arena_reserve(chunks + 3));
+        qy_lock_drop(&qy_units.lock);
+        const qy_arena_t *a = qy_units.arenas;
+        uint32_t opened = a->opened;
+        char *taken = qy_arena_at(a, a->opened + 2) + (qy_map_mask + 1) * QY_TAG_PAGE;
+        if (refused == 2) CHECK_EQ(qy_map_add(&other, taken, true), QY_MAP_ADDED);
+        // (A map that can grow has room for both.)
+        quarry_os_fault(refused > 0, refused == 2, refused == 2 ? FAULT(RESERVE_READABLE) : FAULT(COMMIT));
+        qy_chunk_t *first;
+        bool dirty;
+        CHECK(qy_units_take_long(n, &first, &dirty));
+        uint64_t calls = quarry_os_fault_calls();  // some are the map's
+        CHECK_EQ(quarry_os_fault_hits() > 0, refused > 0);
+        quarry_os_fault(0, 0, 0);
+        if (refused == 1) CHECK_GT(calls, chunks);
+        else CHECK_LE(calls, 10);
+        CHECK_EQ(a->opened, opened + chunks + (refused == 2 ? 3 : 0));
+        CHECK(!dirty);
+        for (unsigned i = 0; i < n; i += 7) *(volatile char *)(first->record.base + i * QY_UNIT) = 1;
+        if (qy_units.arenas) CHECK_EQ(qy_units.arenas->writable, qy_units.arenas->opened);
+        qy_units_give_long(first, 0, n, true);
+        if (refused == 2) qy_map_remove(&other);
+    }
+    purge_units(0, 0, 0, SIZE_MAX);
+    qy_units_release();
 }
 
 // ---- objects -----------------------------------------------------------------------------------
