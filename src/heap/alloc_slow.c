@@ -6,6 +6,7 @@
 
 #include "heap/alloc.h"
 #include "heap/cache.h"
+#include "heap/clear.h"
 #include "heap/depot.h"
 #include "heap/draw.h"
 #include "heap/heaps.h"
@@ -229,6 +230,6 @@ void *qy_calloc_slow(size_t n) { return takes_tiny(n) ? qy_tiny_calloc(n) : qy_a
 void *qy_aligned_calloc(size_t align, size_t n) {
     bool fresh = true;
     void *p = alloc_any(align, n, &fresh);
-    if (p && !fresh) memset(p, 0, n);
+    if (p && !fresh) qy_clear(p, n);
     return p;
 }

@@ -4,6 +4,7 @@
 #include "heap/first_class.h"
 
 #include "heap/alloc.h"
+#include "heap/clear.h"
 #include "heap/heaps.h"
 #include "heap/huge.h"
 #include "heap/run.h"
@@ -63,7 +64,7 @@ void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
         qy_heap_unlock(h);
         if (p) {
             qy_moved_here(n);
-            if (zero && !fresh) memset(p, 0, n);
+            if (zero && !fresh) qy_clear(p, n);
             return p;
         }
         if (at_limit) break;

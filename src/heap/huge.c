@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // huge.c: objects that are a mapping of their own each: the first above 32 MiB, all above 128 MiB, and above 1 MiB
-// those that grew or were to be zero. It begins on a chunk boundary and is alone in its chunk entry of the map. Growing
-// moves pages, not bytes. A freed one is unmapped at once.
+// those that grew or were to be zero (but for clear.h). It begins on a chunk boundary and is alone in its chunk entry
+// of the map. Growing moves pages, not bytes. A freed one is unmapped at once.
+#include "heap/clear.h"
 #include "heap/heaps.h"
 #include "heap/huge.h"
 #include "os/os.h"
@@ -117,6 +118,7 @@ static bool place(qy_huge_t *c, size_t align, size_t bytes, uintptr_t hint, bool
         return false;
     }
     c->mapped = bytes;
+    c->zeroed = false;
     return true;
 }
 
@@ -182,7 +184,7 @@ static bool unmap(qy_huge_t *c) {
     return false;
 }
 
-void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n) {
+void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool zeroed) {
     size_t page = qy_os_page_size();
     if (n > PTRDIFF_MAX - page) return NULL;
     size_t bytes = qy_round_up(n, page);
@@ -194,6 +196,7 @@ void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n) {
     qy_os_name(c->record.base, bytes, "quarry huge");
     qy_age_taken();
     qy_purging_mapped(bytes);
+    c->zeroed = zeroed;
     qy_lock_take(&huge.lock);
     enter_live_locked(c, h, n);
     qy_lock_drop(&huge.lock);
@@ -256,6 +259,7 @@ void qy_huge_free(qy_huge_t *c) {
     if (h) qy_heap_unlock(h);
     if (c->mapped > QY_LONG_USUAL && c->mapped <= QY_LONG_MAX)
         atomic_store_explicit(&huge.again, true, memory_order_relaxed);
+    if (c->zeroed) qy_clear_learn(c->record.base, c->size, true);
     unmap(c);
 }
 

@@ -10,13 +10,14 @@ struct qy_huge {
     qy_map_record_t record;            // first: the map finds the object by it
     qy_huge_t *next, *prev;            // [lock: huge] live, stuck or spare ones
     size_t mapped, size;               // [lock: huge] bytes of the mapping; bytes asked for
+    bool zeroed;                       // [const] while live: calloc's (clear.h)
     _Atomic(qy_heap_t *) heap;         // [lock: huge] first-class owner or NULL
     qy_huge_t *heap_next, *heap_prev;  // [lock: heap] its list in that heap
 };
 _Static_assert(offsetof(qy_huge_t, record) == 0, "a record of a huge object is the object's");
 
-// As qy_large_alloc (large.h). It is zero.
-void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n);
+// As qy_large_alloc (large.h). It is zero; `zeroed`: that is asked for.
+void *qy_huge_alloc(qy_heap_t *h, size_t align, size_t n, bool zeroed);
 void qy_huge_free(qy_huge_t *huge);
 // Resize in place or by moving its pages. NULL: could not, nothing has changed.
 void *qy_huge_resize(qy_huge_t *huge, size_t n);

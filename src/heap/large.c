@@ -2,6 +2,7 @@
 // large.c: see large.h.
 #include "heap/large.h"
 
+#include "heap/clear.h"
 #include "heap/guards.h"
 #include "heap/huge.h"
 #include "heap/run.h"
@@ -17,15 +18,15 @@ static bool may_be_long(size_t n) {
 }
 
 static void *large_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
-    // A long run begins on a chunk boundary. Zeros are better had from the kernel: what calloc's caller never touches
-    // then costs nothing.
+    // A long run begins on a chunk boundary. Zeros are better had from the kernel, where calloc's callers do not touch
+    // most of them: what is never touched then costs nothing.
     bool may = may_be_long(n) && align <= QY_CHUNK, zeros = *ret_fresh && n > QY_RUN_MAX;
-    void *p = may && !zeros ? qy_run_alloc(h, align, n, ret_fresh) : NULL;
+    void *p = may && (!zeros || qy_clear_pays(n)) ? qy_run_alloc(h, align, n, ret_fresh) : NULL;
     if (p) return p;
     // No chunk is to be had, perhaps, but a mapping of just its size: little is left of a limit.
-    if ((p = qy_huge_alloc(h, align, n))) *ret_fresh = true;
+    if ((p = qy_huge_alloc(h, align, n, zeros))) *ret_fresh = true;
     // The kernel has no mapping of its own for it (too many, or no address space), but there may be room among others.
-    else if (may && zeros) p = qy_run_alloc(h, align, n, ret_fresh);
+    else if (may && zeros && !qy_clear_pays(n)) p = qy_run_alloc(h, align, n, ret_fresh);
     return p;
 }
 

@@ -41,7 +41,7 @@ QY_COLD void qy_copy_sparse(char *to, const char *from, size_t n) {
 
 // Copied this once, and a mapping of its own then.
 static void *copy_to_huge(void *p, qy_object_t o, size_t n) {
-    void *q = qy_huge_alloc(NULL, QY_ALIGN_MIN, n);
+    void *q = qy_huge_alloc(NULL, QY_ALIGN_MIN, n, false);
     if (!q) return NULL;
     qy_copy_sparse(q, p, o.usable);
     qy_run_free(o.chunk, o.slab);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // run.c: objects of 64 KiB to 128 MiB: consecutive units, of a chunk or of several that lie side by side. A run of a
 // first-class heap is on that heap's list of spans; others are on none: their descriptor hangs on their units.
+#include "heap/clear.h"
 #include "heap/heaps.h"
 #include "heap/waste.h"
 #include "heap/run.h"
@@ -77,6 +78,7 @@ void *qy_run_alloc(qy_heap_t *h, size_t align, size_t n, bool *ret_fresh) {
     if (count <= QY_CHUNK_UNITS) dirty = u.dirty != 0;
     s->kind = QY_SPAN_RUN;
     s->list = QY_LIST_NONE;
+    s->zeroed = *ret_fresh && n > QY_RUN_MAX;
     s->units = (uint16_t)count;
     s->base = u.chunk->record.base + u.first * QY_UNIT;
     // Where units are counted up to a limit, it may not cost one when the object grows.
@@ -168,6 +170,7 @@ QY_INLINE bool may_be_touched(const qy_slab_t *s, unsigned first, unsigned n) {
 // The descriptor was taken off its first unit by the caller.
 static void run_release(qy_chunk_t *chunk, qy_slab_t *s, bool dirty) {
     unsigned first = (unsigned)((size_t)(s->base - chunk->record.base) >> QY_UNIT_SHIFT), n = s->units;
+    if (s->zeroed && dirty) qy_clear_learn(s->origin, s->size, false);
     set_span(chunk, first, 1, n, NULL);
     account(s, false);
     atomic_fetch_sub_explicit(&run_count, 1, memory_order_relaxed);

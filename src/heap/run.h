@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// run.h: objects that are a run of units each: up to 1 MiB always, up to 32 MiB if they need not be zero, and
-// up to 128 MiB if the program has freed one of those before (large.c).
+// run.h: objects that are a run of units each: up to 1 MiB always, up to 32 MiB if they need not be zero or
+// if their like was touched (clear.h), and up to 128 MiB if the program has freed one of those before (large.c).
 #ifndef QY_HEAP_RUN_H
 #define QY_HEAP_RUN_H
 

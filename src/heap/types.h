@@ -203,6 +203,7 @@ struct qy_slab {
     uint8_t kind, cls;          // [const]
     uint16_t touched;           // [const] which of its units may hold old contents; bit 0 the first
     bool fresh;                 // [const] none of them: the uncarved part is known to be zero
+    bool zeroed;                // [const] run: calloc's, above QY_RUN_MAX (clear.h)
 
     QY_ALIGNED(QY_CACHE_LINE)
     union {

@@ -289,6 +289,14 @@ static bool is_marked(void *to, uint64_t word) {
     return true;
 }
 
+// The kernel reads the word before it looks whether that is to be waited for. No answer that says so: denied.
+QY_COLD bool qy_os_can_be_read(const void *word) {
+    const struct timespec at_once = {0, 0};
+    const uint32_t hardly = UINT32_C(0x9E3779B1);
+    long r = qy_syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, hardly, &at_once);
+    return r == -EAGAIN || r == -ETIMEDOUT || r == -EINTR || r == 0;
+}
+
 // Refused, the caller copies: a limit on address space counts `to` in the meantime, and some kernels (6.17 and later)
 // want room for what the mapping grows by on top of it. A copy needs no more than both.
 static bool memory_move(void *from, size_t old_bytes, void *to, size_t new_bytes, int flags) {

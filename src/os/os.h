@@ -58,6 +58,10 @@ bool qy_os_renew(void *addr, size_t bytes);
 // One system call. True where that may not be asked.
 bool qy_os_is_one_mapping(void *from, size_t bytes);
 
+// Can the four bytes at this aligned address be read now? One system call, of those that every sandbox has to allow.
+// False also where it does not.
+bool qy_os_can_be_read(const void *word);
+
 // Return address space. False: nothing was unmapped (the table of mappings is full); the range is
 // still usable and the call may be repeated.
 bool qy_os_unmap(void *addr, size_t bytes);

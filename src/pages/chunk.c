@@ -101,6 +101,7 @@ qy_bits_t qy_chunk_take(qy_chunk_t *c, qy_bits_t run) {
     if (QY_UNLIKELY((c->gone.all & run) != 0)) taken_again(c, run);
     c->free &= ~run;
     c->dirty &= ~run;
+    c->old = (c->old & ~run) | dirty;
     qy_chunk_relist(c);
     qy_assert_sound(qy_chunk_check(c));
     return dirty;
@@ -303,6 +304,13 @@ void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirt
     qy_chunk_give(chunk, qy_bits_run(first, n), (dirty & qy_bits_run(0, n)) << first);
     if (QY_UNLIKELY(qy_units_are_scarce())) release_surplus();
     qy_lock_drop(&qy_units.lock);
+}
+
+qy_bits_t qy_units_old(const qy_chunk_t *chunk) {
+    qy_lock_take(&qy_units.lock);
+    qy_bits_t old = chunk->old;
+    qy_lock_drop(&qy_units.lock);
+    return old;
 }
 
 void qy_units_gone(qy_chunk_t *chunk, unsigned first, unsigned n, bool from_budget) {

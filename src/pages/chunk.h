@@ -40,6 +40,9 @@ void qy_units_give(qy_chunk_t *chunk, unsigned first, unsigned n, qy_bits_t dirt
 // may get those of free chunks, by a few system calls without the lock. (chunk_long.c, chunk_move.c)
 bool qy_units_take_long(unsigned n, qy_chunk_t **ret_first, bool *ret_dirty);
 
+// Which units of the chunk may hold contents of before they were taken; of those that are free it says nothing.
+qy_bits_t qy_units_old(const qy_chunk_t *chunk);
+
 // Give units back that may lie in several chunks, from unit `first` of this one on.
 void qy_units_give_long(qy_chunk_t *chunk, unsigned first, unsigned n, bool dirty);
 

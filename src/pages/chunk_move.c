@@ -92,7 +92,7 @@ static void settle(move_piece_t *p, qy_bits_t keep) {
         p->from->gone = p->from_gone;
     }
     if (p->from && p->moved) {
-        p->dirty = p->from_dirty;
+        p->dirty = p->to->old = p->from_dirty;
         p->to->epoch = p->from->epoch;
         if (!p->to->separate) qy_units.separate++;
         p->to->separate = true;

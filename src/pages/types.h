@@ -60,6 +60,7 @@ struct qy_chunk {
     qy_chunk_t *next, *prev;                    // [lock: pages] its list by longest run
     qy_arena_t *arena;                          // [const] while entered
     qy_bits_t free, dirty;                      // [lock: pages] dirty is a subset of free
+    qy_bits_t old;                              // [lock: pages] of units in use: those that were dirty when taken
     qy_gone_t gone;                             // [lock: pages]
     uint64_t gone_ns;                           // [lock: pages] when pages of this chunk last went
     uint32_t longest;                           // [lock: pages] units in the longest free run

@@ -51,7 +51,7 @@ static void unmap_stuck(void) {
 }
 
 static char *alloc(size_t n) {
-    char *p = qy_huge_alloc(NULL, QY_ALIGN_MIN, n);
+    char *p = qy_huge_alloc(NULL, QY_ALIGN_MIN, n, false);
     CHECK(p);
     CHECK_EQ((uintptr_t)p % QY_CHUNK, 0);
     qy_object_t o = qy_lookup(p);
@@ -157,15 +157,15 @@ TEST(life) {
 
 TEST(alignment) {
     for (size_t align = 16; align <= 64 * MIB; align *= 2) {
-        char *p = qy_huge_alloc(NULL, align, 2 * MIB);
+        char *p = qy_huge_alloc(NULL, align, 2 * MIB, false);
         CHECK(p);
         CHECK_EQ((uintptr_t)p % qy_max(align, QY_CHUNK), 0);
         write_pages(p, 2 * MIB, align);
         give(p);
     }
-    CHECK(!qy_huge_alloc(NULL, 16, (size_t)PTRDIFF_MAX));
-    CHECK(!qy_huge_alloc(NULL, 16, SIZE_MAX - 5));
-    CHECK(!qy_huge_alloc(NULL, (size_t)1 << 63, 2 * MIB));
+    CHECK(!qy_huge_alloc(NULL, 16, (size_t)PTRDIFF_MAX, false));
+    CHECK(!qy_huge_alloc(NULL, 16, SIZE_MAX - 5, false));
+    CHECK(!qy_huge_alloc(NULL, (size_t)1 << 63, 2 * MIB, false));
 }
 
 // An array that grows by small steps calls the kernel once an eighth, to grow in place and perhaps to move.
@@ -391,7 +391,7 @@ TEST(no_memory) {
     size_t metadata = 0;
     for (int i = 0; i < 50; i++) {
         quarry_os_fault(1, 1, FAULT(MAP));
-        CHECK(!qy_huge_alloc(NULL, 16, 2 * MIB));
+        CHECK(!qy_huge_alloc(NULL, 16, 2 * MIB, false));
         quarry_os_fault(0, 0, 0);
         if (i == 0) metadata = qy_meta_bytes();
     }
@@ -454,11 +454,11 @@ TEST(of_a_heap) {
     qy_heap_t *h = qy_heap_new(QY_HEAP_FIRST_CLASS);
     h->limit = 20 * MIB;
     qy_heap_lock(h);
-    char *p = qy_huge_alloc(h, 16, 8 * MIB), *q = qy_huge_alloc(h, 16, 8 * MIB);
+    char *p = qy_huge_alloc(h, 16, 8 * MIB, false), *q = qy_huge_alloc(h, 16, 8 * MIB, false);
     CHECK(p && q);
     CHECK_EQ(h->held_bytes, 16 * MIB);
-    CHECK(!qy_huge_alloc(h, 16, 5 * MIB));
-    char *r = qy_huge_alloc(h, 16, 4 * MIB);
+    CHECK(!qy_huge_alloc(h, 16, 5 * MIB, false));
+    char *r = qy_huge_alloc(h, 16, 4 * MIB, false);
     CHECK(r);
     CHECK_EQ(h->held_bytes, 20 * MIB);
     qy_heap_unlock(h);
