@@ -88,6 +88,20 @@ static void *larger(void *unused) {
 }
 TEST(not_for_larger_ones) { in_thread(larger, NULL); }
 
+// Nor has a heap whose other blocks take more: there is little to save.
+static void *among_others(void *unused) {
+    enum { MANY = 40000 };
+    static void *p[MANY], *other[MANY];
+    for (int i = 0; i < MANY; i++) CHECK((other[i] = quarry_malloc(48)) && (p[i] = quarry_malloc(8)));
+    CHECK(!mine()->tiny);
+    for (int i = 0; i < MANY; i++) {
+        quarry_free(p[i]);
+        quarry_free(other[i]);
+    }
+    return unused;
+}
+TEST(not_among_others) { in_thread(among_others, NULL); }
+
 TEST(requests_of_1_to_8_bytes) {
     begin();
     for (size_t n = 1; n <= 8; n++) {
