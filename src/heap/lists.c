@@ -135,7 +135,7 @@ void qy_lists_inherit(qy_thread_t *t) {
     qy_cache_t *cache = &t->cache;
     qy_heap_t *h = t->heap;
     for (unsigned c = 0; c < QY_CLASS_COUNT; c++) cache->head[c] = &qy_link_end;
-    if (QY_UNLIKELY(atomic_load_explicit(&h->tiny_at, memory_order_relaxed) != NULL)) qy_tiny_mend(h);
+    qy_tiny_mend(h);
     for (; h->has_parked; h->has_parked &= h->has_parked - 1) {
         unsigned c = 1 + (unsigned)__builtin_ctzll(h->has_parked);
         cache->head[c] = h->parked[c];

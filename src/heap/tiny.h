@@ -141,7 +141,10 @@ size_t qy_tiny_purge(qy_heap_t *h, qy_slab_t *s);
 // All free blocks that were carved, on whatever pages.
 uint32_t qy_tiny_free_blocks(const qy_slab_t *s);
 // In a child of a fork a thread of the parent may have left something halfway: put it right, once.
-void qy_tiny_mend(qy_heap_t *h);
+void qy_tiny_mend_words(qy_heap_t *h);
+QY_INLINE void qy_tiny_mend(qy_heap_t *h) {
+    if (QY_UNLIKELY(atomic_load_explicit(&h->tiny_at, memory_order_relaxed))) qy_tiny_mend_words(h);
+}
 // NULL, or what is wrong with the bits.
 const char *qy_tiny_check(const qy_heap_t *h, const qy_slab_t *s);
 // May the slab be on the list that it is on, though it belongs on another one, since nobody looked at it under the

@@ -244,9 +244,8 @@ void qy_tiny_take_in(qy_heap_t *h, qy_slab_t *s) {
     else qy_slab_relist(h, s);
 }
 
-void qy_tiny_mend(qy_heap_t *h) {
+void qy_tiny_mend_words(qy_heap_t *h) {
     QY_NEEDS(&h->lock);
-    if (QY_LIKELY(!atomic_load_explicit(&h->tiny_at, memory_order_relaxed))) return;
     atomic_store_explicit(&h->tiny_at, NULL, memory_order_relaxed);
     for (qy_slab_t *s = h->all, *next; s; s = next) {
         next = s->all_next;
