@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tiny.h: START HERE for blocks of 8 bytes: requests of 1 to 8 bytes, of a heap that has many of them (sizeclass.h).
+// tiny.h: START HERE for blocks of 8 bytes: requests of 1 to 8 bytes, of a heap that has little else (sizeclass.c).
 //
 // A link and a mark do not fit into 8 bytes. So nothing is in a free block: a bit says that it is free, in a word of
 // bits beside the slab's descriptor. Double frees are told by the bits, exactly. A write into a freed block is not
