@@ -5,6 +5,10 @@
 #include "base/num.h"
 #include "heap/draw.h"
 
+static bool is_many(const qy_pace_t *pace, uint64_t now) {
+    return pace->births >= QY_PACE_JUDGES && pace->births * QY_PACE_SECOND >= QY_PACE_MANY * (now - pace->since_ns);
+}
+
 static bool is_few(const qy_pace_t *pace, uint64_t now) {
     return pace->births * QY_PACE_SECOND < QY_PACE_FEW * (now - pace->since_ns);
 }
@@ -23,7 +27,7 @@ QY_COLD uint64_t qy_pace_next(
         *pace = (qy_pace_t){.control = rest, .since_ns = now, .live_most = live_most(live, rows)};
     pace->births += birth;
     bool late = now - pace->since_ns >= QY_PACE_SECOND;
-    bool full = live >= pace->live_most, many = full || (pace->births >= QY_PACE_MANY && !late);
+    bool full = live >= pace->live_most, many = full || is_many(pace, now);
     if (!many && !late) return control;
     if (many && rate < QY_PACE_COARSEST) rate++;
     else if (!many && is_few(pace, now) && rate > finest && live < rows / 2) rate--;

@@ -61,7 +61,7 @@ static void samples_put_half(uint32_t *half, uint32_t value) { __atomic_store_n(
 
 // As the options say. `serial` 0: so it is since the library's constructor ran.
 static void switch_as_asked(uint64_t serial) {
-    uint64_t on = serial << 8 | QY_DRAW_ON;
+    uint64_t on = serial << 8 | QY_DRAW_ON | (qy_opts.sample_adapts ? QY_DRAW_ADAPTS : 0);
     samples_put(
         &qy_stats_sampler.control, qy_opts.sample ? on | qy_log2_floor(qy_opts.sample) : qy_draw_usual());
     samples_put(&qy_stats_sampler.lease, 0);
@@ -154,7 +154,8 @@ static void samples_keep_pace(uint32_t what, uint64_t now) {
     uint64_t control = qy_draw_control();
     uint32_t live = atomic_load_explicit(&qy_samples_live, memory_order_relaxed);
     bool birth = what == QUARRY_STATS_PAGE_EVENT_BIRTH;
-    uint64_t wanted = qy_pace_next(&samples.pace, control, now, birth, live, LIVE, QY_PACE_FINEST);
+    unsigned finest = qy_opts.sample ? qy_log2_floor(qy_opts.sample) : QY_PACE_FINEST;
+    uint64_t wanted = qy_pace_next(&samples.pace, control, now, birth, live, LIVE, finest);
     // A reader may have written to it.
     if (wanted != control)
         __atomic_compare_exchange_n(

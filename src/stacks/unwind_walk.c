@@ -145,19 +145,6 @@ static bool step_fp(qy_walk_t *w, regs_t *r) {
     return true;
 }
 
-// Our own frames are left out by the tables where there are some: they need no frame pointers then.
-static bool leave_own(qy_walk_t *w, regs_t *r, uintptr_t skip, uintptr_t skip_bytes) {
-    while (QY_UNLIKELY((r->pc & ~QY_PC_EXACT) - skip < skip_bytes)) {
-#if defined(__x86_64__)
-        if (!walk_step(w, r, walk_rule(w, lookup_pc(r->pc)))) return false;
-#else
-        if (!step_fp(w, r)) return false;
-#endif
-    }
-    w->words = 0;  // nothing of ours is to be compared later
-    return true;
-}
-
 // The frame goes into the walk, or the walk ends here.
 QY_INLINE bool enter(qy_walk_t *w, const qy_trail_t *trail, uint32_t *candidates, const regs_t *r) {
     if (trail && qy_trail_meets(trail, candidates, r->pc, r->sp, r->fp)) {
@@ -206,6 +193,22 @@ QY_INLINE plain_t step_plain(qy_walk_t *w, regs_t *r, uint32_t code, uint8_t *re
     r->pc = ra;
     r->sp = cfa;
     return PLAIN_DONE;
+}
+
+// Our own frames are left out by the tables where there are some: they need no frame pointers then.
+static bool leave_own(qy_walk_t *w, regs_t *r, uintptr_t skip, uintptr_t skip_bytes) {
+    while (QY_UNLIKELY((r->pc & ~QY_PC_EXACT) - skip < skip_bytes)) {
+#if defined(__x86_64__)
+        uint32_t code = walk_rule(w, lookup_pc(r->pc));
+        uint8_t fp_use;
+        plain_t plain = step_plain(w, r, code, &fp_use);
+        if (plain == PLAIN_END || (plain == PLAIN_NOT && !walk_step(w, r, code))) return false;
+#else
+        if (!step_fp(w, r)) return false;
+#endif
+    }
+    w->words = 0;  // nothing of ours is to be compared later
+    return true;
 }
 
 // An address without a table to which no call leads is no frame.

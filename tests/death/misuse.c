@@ -759,7 +759,7 @@ TEST(every_case) {
     int failures = 0, skipped = 0;
     const char *conf = getenv("QUARRY_CONF");
     // A sampled block comes from no thread's list; here all are.
-    int lists = !conf || (!strstr(conf, "tcache:off") && strcmp(conf, "sample:1") != 0);
+    int lists = !conf || (!strstr(conf, "tcache:off") && !strstr(conf, "sample:1,"));
     for (int i = 0; i < CASE_COUNT; i++) {
         // ThreadSanitizer has nothing to compare in a run of one thread.
         if (FAMILY_TSAN ? cases[i].of != OF_THREADS : cases[i].of == OF_LISTS && !lists) skipped++;

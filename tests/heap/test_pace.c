@@ -9,6 +9,7 @@
 #include "heap/samples.h"
 #include "heap_test.h"
 #include "os/fake.h"
+#include "rt/opts.h"
 #include "rt/stats_page.h"
 
 #define BOTH (QY_DRAW_ON | QY_DRAW_ADAPTS)
@@ -37,10 +38,15 @@ static unsigned births(unsigned n, uint64_t apart, uint32_t live) {
 
 TEST(many_in_a_second_are_too_many) {
     start(19);
-    CHECK_EQ(births(QY_PACE_MANY - 1, 1000, 0), 19);
+    CHECK_EQ(births(QY_PACE_JUDGES - 1, 1000, 0), 19);
     CHECK_EQ(births(1, 1000, 0), 20);
-    CHECK_EQ(births(QY_PACE_MANY - 1, 1000, 0), 20);
+    CHECK_EQ(births(QY_PACE_JUDGES - 1, 1000, 0), 20);
     CHECK_EQ(births(1, 1000, 0), 21);
+    // A little faster than is allowed, and a little slower.
+    start(19);
+    CHECK_EQ(births(QY_PACE_JUDGES, QY_PACE_SECOND / (QY_PACE_MANY + 20), 0), 20);
+    start(19);
+    CHECK_EQ(births(QY_PACE_MANY * 10, QY_PACE_SECOND / (QY_PACE_MANY - 20), 0), 19);
     // As many in two seconds are not.
     start(19);
     CHECK_EQ(births(QY_PACE_MANY * 4, QY_PACE_SECOND / QY_PACE_MANY * 2, 0), 19);
@@ -71,10 +77,10 @@ TEST(few_in_a_second_are_too_few) {
     CHECK_EQ(qy_draw_rate(word = qy_pace_next(&pace, word, now, false, 0, ROWS, QY_PACE_FINEST)), 18);
 }
 
-// A thousand that took longer than a second are not many.
+// As many as are judged by are not many if they took longer.
 TEST(a_late_one_is_not_too_many) {
     start(19);
-    births(QY_PACE_MANY - 1, QY_PACE_SECOND / 2 / QY_PACE_MANY, 0);
+    births(QY_PACE_JUDGES - 1, QY_PACE_SECOND / 2 / QY_PACE_MANY, 0);
     now += 600 * QY_PACE_SECOND;
     CHECK_EQ(births(1, 0, 0), 18);
 }
@@ -111,9 +117,9 @@ TEST(who_wants_one_rate_has_it) {
     CHECK_EQ(word, 0);
     // Whoever switches it on anew begins anew.
     start(19);
-    births(QY_PACE_MANY - 1, 1, 0);
+    births(QY_PACE_JUDGES - 1, 1, 0);
     word += 256;
-    CHECK_EQ(births(QY_PACE_MANY - 1, 1, 0), 19);
+    CHECK_EQ(births(QY_PACE_JUDGES - 1, 1, 0), 19);
     CHECK_EQ(births(1, 1, 0), 20);
 }
 
@@ -243,6 +249,51 @@ TEST(sites_that_know_the_rate) {
     for (size_t at = 0; at < KEPT; at++) quarry_free(p[at]);
     are_right(s, 3);
     CHECK_GT(changes, 200);
+    end();
+}
+
+// ---- from the start ------------------------------------------------------------------------------------------
+
+static void some_calls(size_t n, uint64_t apart) {
+    for (size_t i = 0; i < n; i++) {
+        quarry_free(quarry_malloc(3000));
+        pass(apart);
+    }
+}
+
+static void options_say(uint64_t mean, bool adapts) {
+    qy_opts.sample = mean;
+    qy_opts.sample_adapts = adapts;
+    qy_samples_begin();
+    qy_draw_look(qy_thread_get());
+}
+
+TEST(what_the_options_say_is_the_finest) {
+    begin(19);
+    options_say(70000, true);
+    CHECK_EQ(qy_draw_control(), BOTH | 16);
+    some_calls(100000, 1000);
+    CHECK_GT(qy_draw_rate(qy_draw_control()), 18);
+    some_calls(4000, 50000000);
+    CHECK_EQ(qy_draw_control(), BOTH | 16);
+    // As it is without the option, when a reader wants it: finer than that.
+    options_say(0, true);
+    CHECK_EQ(qy_draw_control(), 0);
+    control(BOTH | 17);
+    some_calls(100000, 50000000);
+    CHECK_EQ(qy_draw_rate(qy_draw_control()), QY_PACE_FINEST);
+    end();
+}
+
+TEST(what_the_options_fix_stays) {
+    begin(19);
+    options_say(4096, false);
+    CHECK_EQ(qy_draw_control(), QY_DRAW_ON | 12);
+    uint64_t before = qy_stats_sampler.events;
+    some_calls(100000, 1000);
+    CHECK_GT(qy_stats_sampler.events, before + 50000);
+    CHECK_EQ(qy_draw_control(), QY_DRAW_ON | 12);
+    options_say(0, true);
     end();
 }
 

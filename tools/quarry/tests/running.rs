@@ -140,7 +140,7 @@ fn what_is_on_from_the_start_stays_on() {
     let Some(bench) = Bench::new() else { return };
     let Some((program, library)) = program(&bench) else { return };
     let mut command = Command::new(&program);
-    let process = Running::start(command.env("LD_PRELOAD", &library).env("QUARRY_CONF", "sample:32k"));
+    let process = Running::start(command.env("LD_PRELOAD", &library).env("QUARRY_CONF", "sample:32k,sample_adapts:off"));
     for _ in 0..2 {
         let args = ["profile", "-p", &process.pid(), "--for", "0.5", "--sample", "64k"];
         bench.run(&args).expect(0).says("is on already, at one sample in 32768 bytes");
@@ -260,10 +260,8 @@ fn parts(counted: &Value) -> i64 {
 #[test]
 fn sums_are_those_of_explain_to_the_byte() {
     let Some(bench) = Bench::new() else { return };
-    let Some((counted, live)) = counted(&bench, "sample:8k") else { return };
-    assert_eq!(counted["total_bytes"], live);
-    assert_eq!(parts(&counted), live as i64, "{counted:#}");
-    assert_eq!(counted["before"]["bytes"], 0);
+    let Some((counted, live)) = counted(&bench, "sample:8k,sample_adapts:off") else { return };
+    all_is_counted(&counted, live);
     let of = |name: &str| {
         let groups = counted["groups"].as_array().unwrap();
         let group = groups.iter().find(|group| group["name"].as_str().unwrap().starts_with(name));
@@ -273,6 +271,20 @@ fn sums_are_those_of_explain_to_the_byte() {
     let ratio = of("most") / of("fewer");
     assert!((2.0..4.5).contains(&ratio), "{ratio} instead of 3: {counted:#}");
     assert!((of("large") / 6.19e6 - 1.0).abs() < 0.05, "{counted:#}");
+}
+
+fn all_is_counted(counted: &Value, live: u64) {
+    assert_eq!(counted["total_bytes"], live);
+    assert_eq!(parts(counted), live as i64, "{counted:#}");
+    assert_eq!(counted["before"]["bytes"], 0);
+}
+
+/// The first samples stand for 8 KiB each, and the last ones for more.
+#[test]
+fn sums_are_those_of_explain_where_the_distance_grows() {
+    let Some(bench) = Bench::new() else { return };
+    let Some((counted, live)) = counted(&bench, "sample:8k") else { return };
+    all_is_counted(&counted, live);
 }
 
 /// A server: its child has what the parent allocated, allocates as much on its own, and rests.
@@ -310,7 +322,7 @@ fn a_child_of_what_is_on_from_the_start_is_sampled_since_the_fork() {
     let Some(libraries) = libraries(&["libquarry-malloc.so"]) else { return };
     let program = bench.compile("forking", FORKING, &["-g", "-O1", "-fno-builtin"]).expect("a program");
     let mut command = Command::new(&program);
-    command.env("LD_PRELOAD", libraries.join("libquarry-malloc.so")).env("QUARRY_CONF", "sample:8k");
+    command.env("LD_PRELOAD", libraries.join("libquarry-malloc.so")).env("QUARRY_CONF", "sample:8k,sample_adapts:off");
     let (_process, child) = Running::saying(&mut command);
     let json = bench.run(&["profile", "-p", child.trim(), "--for", "0.3", "--json", "-q"]).expect(0).json();
     // Some 490 samples of 4 million bytes. What its parent had is no site of the child's.
