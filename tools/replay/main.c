@@ -143,7 +143,8 @@ static void perform(qy_results_t *r) {
         idle(qy_config.idle_s);
         r->end_idle = qy_rss_now().anonymous;
     }
-    for (uint32_t i = 0; i < qy_config.instances; i++) qy_leave(&qy_instances[i]);
+    // Who looks sees the end of a program, which leaves what it has.
+    for (uint32_t i = 0; i < qy_config.instances && !qy_config.looks; i++) qy_leave(&qy_instances[i]);
     r->freed = qy_rss_now().anonymous;
     if (qy_config.idle_s > 0) {
         idle(qy_config.idle_s);
@@ -152,6 +153,14 @@ static void perform(qy_results_t *r) {
     r->peak = peak ? peak : qy_board->peak_anonymous;
     r->peak_exact = peak != 0;
     if (r->peak < r->end) r->peak = r->end;
+}
+
+static qy_results_t results;
+static qy_verdict_t verdict;
+
+static void report_after_all(void) {
+    results.after = qy_rss_anonymous();
+    qy_report(&results, &verdict);
 }
 
 int main(int argc, char **argv) {
@@ -165,7 +174,6 @@ int main(int argc, char **argv) {
     qy_prepare();
     qy_looks_prepare();
     qy_sampler_start();
-    qy_results_t results = {.own = 0};
     perform(&results);
     if (qy_config.classic) {
         uint64_t wall = 0;
@@ -173,8 +181,8 @@ int main(int argc, char **argv) {
             wall = qy_instances[i].play_ns > wall ? qy_instances[i].play_ns : wall;
         qy_classic_end(wall);
     }
-    qy_verdict_t verdict = qy_verdict();
+    verdict = qy_verdict();
     if (qy_config.classic) qy_classic_verdict(&verdict);
-    if (qy_config.report) qy_report(&results, &verdict);
+    if (qy_config.report && !qy_late_call(report_after_all)) qy_report(&results, &verdict);
     return verdict.wrong || verdict.misaligned ? QY_WRONG : QY_DONE;
 }

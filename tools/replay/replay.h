@@ -241,6 +241,9 @@ void qy_looks_prepare(void);
 void qy_look(uint32_t number);
 uint64_t qy_looks_peak(void);  // the most of all intervals that have ended
 
+// late.c: call this when the process ends, after all destructors. False: that cannot be done, or nobody looks.
+bool qy_late_call(void (*call)(void));
+
 // sampler.c
 #define QY_SAMPLES 2048
 typedef struct qy_sample {
@@ -273,6 +276,7 @@ void qy_classic_verdict(const qy_verdict_t *verdict);
 typedef struct qy_results {
     qy_usage_t used;                                              // by the repeats
     uint64_t own, start, peak, end, end_idle, freed, freed_idle;  // anonymous bytes
+    uint64_t after;                                               // likewise, after all destructors; 0: not known
     bool peak_exact;
 } qy_results_t;
 void qy_report(const qy_results_t *results, const qy_verdict_t *verdict);

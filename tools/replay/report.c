@@ -93,14 +93,16 @@ static void mapping(const char *path, uint64_t bytes, void *out) {
     qy_print(out, "[\"%s\",%llu],", path, (ull)bytes);
 }
 
-static void looks(qy_out_t *out) {
+static void looks(qy_out_t *out, const qy_results_t *r) {
     if (!qy_looks) {
         qy_print(out, "\"looks\":null,");
         return;
     }
     uint64_t usable = 0;
     for (uint32_t s = 0; s < qy_seat_count; s++) usable += qy_seats[s].usable;
-    qy_print(out, "\"looks\":{\"usable_bytes\":%llu,\"files\":[", (ull)usable);
+    qy_print(out, "\"looks\":{\"usable_bytes\":%llu,", (ull)usable);
+    if (r->after) qy_print(out, "\"after\":%llu,", (ull)r->after);
+    qy_print(out, "\"files\":[");
     qy_rss_files(mapping, out);
     qy_print(out, "[\"\",0]],\"rows\":[");
     for (uint32_t i = 0; i < qy_plan.looks; i++)
@@ -122,7 +124,7 @@ static void memory(qy_out_t *out, const qy_results_t *r) {
     if (qy_config.idle_s > 0)
         qy_print(out, "\"end_idle\":%llu,\"freed_idle\":%llu},", (ull)r->end_idle, (ull)r->freed_idle);
     else qy_print(out, "\"end_idle\":null,\"freed_idle\":null},");
-    looks(out);
+    looks(out, r);
     const qy_instance_t *first = &qy_instances[0];
     if (first->curve) {
         qy_print(out, "\"curve\":{\"step\":%llu,\"peak\":%llu,\"end\":%llu,\"live\":[", (ull)qy_config.curve_step,

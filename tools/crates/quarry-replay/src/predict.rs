@@ -85,6 +85,7 @@ impl Memory {
 #[derive(Debug, Clone, Default)]
 pub struct Heap {
     rows: Vec<(u64, u64)>,
+    after: Option<u64>,
     usable: u64,
     files: u64,
     peaks: Vec<f64>,
@@ -103,6 +104,7 @@ impl Heap {
         let files = looks.files.iter().filter(|(path, _)| !path.is_empty() && !is_programs(path));
         Self {
             rows: looks.rows.clone(),
+            after: looks.after,
             usable: looks.usable_bytes,
             files: files.map(|(_, bytes)| bytes).sum(),
             peaks: runs.iter().map(|run| run.0).collect(),
@@ -136,6 +138,11 @@ impl Heap {
     /// The part of the most that is there at the end.
     fn kept(&self) -> f64 {
         self.rows.last().map_or(0.0, |row| row.0 as f64 / self.peak().max(1.0)).min(1.0)
+    }
+
+    /// After all destructors: some mallocs give back in theirs what is free. The recorder's last look is before that.
+    fn given_at_end(&self) -> f64 {
+        self.after.zip(self.rows.last()).map_or(0.0, |(after, row)| row.0 as f64 - after as f64)
     }
 
     fn now(&self, look: usize) -> f64 {
@@ -194,7 +201,7 @@ pub fn memory(
         }
     }
     let off = |value: f64, spread: f64| value * MEMORY_OFF.0 + MEMORY_OFF.1 + spread;
-    let end = net(&usage[last]) - base.now(last) + heap.now(last);
+    let end = net(&usage[last]) - base.now(last) + heap.now(last) - heap.given_at_end();
     let live = |bytes: u64| bytes as f64 * heap.for_live(peak_live);
     let [lower, higher, waited] = [handed.lower_bytes, handed.higher_bytes, handed.at_peak_bytes].map(live);
     let kept = heap.kept();
@@ -331,6 +338,22 @@ mod tests {
         assert_eq!((mib(keeps.peak_rss_bytes), mib(keeps.end_rss_bytes.unwrap())), (101.0, 100.0));
         // One that needs less has its peak elsewhere.
         assert_eq!(peak(&usage, &base, &heap(&[(5, 5), (20, 20), (9, 9)])), 60.0);
+    }
+
+    #[test]
+    fn what_destructors_give_back_is_not_there_at_the_end() {
+        let usage = [look(11, 11), look(61, 61), look(61, 62)];
+        let base = heap(&[(5, 5), (50, 50), (10, 10)]);
+        let gives = |after: u64| Heap { after: Some(after * MIB), ..heap(&[(5, 5), (50, 50), (50, 50)]) };
+        let of = |base: &Heap, heap: &Heap| {
+            let memory = memory(&usage, true, base, heap, NONE).unwrap();
+            (mib(memory.peak_rss_bytes), mib(memory.end_rss_bytes.unwrap()))
+        };
+        assert_eq!(of(&base, &gives(12)), (101.0, 62.0));
+        // What the malloc of the recording gives back was there when the recorder looked last.
+        let base = Heap { after: Some(7 * MIB), ..base };
+        assert_eq!(of(&base, &gives(12)), (101.0, 62.0));
+        assert_eq!(of(&base, &base), (61.0, 57.0));
     }
 
     #[test]

@@ -138,6 +138,9 @@ pub struct Looks {
     /// Bytes that malloc said all blocks have that were allocated, in all.
     #[serde(default)]
     pub usable_bytes: u64,
+    /// Anonymous bytes after all destructors, if that could be seen.
+    #[serde(default)]
+    pub after: Option<u64>,
     /// Resident bytes of the allocator's files and of what else came with it, a mapping at a time.
     pub files: Vec<(String, u64)>,
     /// Anonymous bytes at each look, and the most since the look before.
@@ -216,9 +219,12 @@ impl Report {
         rss.end_idle.as_mut().into_iter().chain(rss.freed_idle.as_mut()).for_each(net);
         net(&mut report.samples.peak_anonymous);
         report.samples.rows.iter_mut().for_each(|row| net(&mut row.1));
-        for row in report.looks.iter_mut().flat_map(|looks| &mut looks.rows) {
-            net(&mut row.0);
-            net(&mut row.1);
+        for looks in &mut report.looks {
+            looks.after.iter_mut().for_each(net);
+            for row in &mut looks.rows {
+                net(&mut row.0);
+                net(&mut row.1);
+            }
         }
         Ok(report)
     }
