@@ -140,7 +140,9 @@ fn what_is_on_from_the_start_stays_on() {
     let Some(bench) = Bench::new() else { return };
     let Some((program, library)) = program(&bench) else { return };
     let mut command = Command::new(&program);
-    let process = Running::start(command.env("LD_PRELOAD", &library).env("QUARRY_CONF", "sample:32k,sample_adapts:off"));
+    let process = Running::start(
+        command.env("LD_PRELOAD", &library).env("QUARRY_CONF", "sample:32k,sample_adapts:off"),
+    );
     for _ in 0..2 {
         let args = ["profile", "-p", &process.pid(), "--for", "0.5", "--sample", "64k"];
         bench.run(&args).expect(0).says("is on already, at one sample in 32768 bytes");
@@ -322,7 +324,9 @@ fn a_child_of_what_is_on_from_the_start_is_sampled_since_the_fork() {
     let Some(libraries) = libraries(&["libquarry-malloc.so"]) else { return };
     let program = bench.compile("forking", FORKING, &["-g", "-O1", "-fno-builtin"]).expect("a program");
     let mut command = Command::new(&program);
-    command.env("LD_PRELOAD", libraries.join("libquarry-malloc.so")).env("QUARRY_CONF", "sample:8k,sample_adapts:off");
+    command
+        .env("LD_PRELOAD", libraries.join("libquarry-malloc.so"))
+        .env("QUARRY_CONF", "sample:8k,sample_adapts:off");
     let (_process, child) = Running::saying(&mut command);
     let json = bench.run(&["profile", "-p", child.trim(), "--for", "0.3", "--json", "-q"]).expect(0).json();
     // Some 490 samples of 4 million bytes. What its parent had is no site of the child's.

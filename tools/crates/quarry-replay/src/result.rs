@@ -219,7 +219,7 @@ impl Report {
         rss.end_idle.as_mut().into_iter().chain(rss.freed_idle.as_mut()).for_each(net);
         net(&mut report.samples.peak_anonymous);
         report.samples.rows.iter_mut().for_each(|row| net(&mut row.1));
-        for looks in &mut report.looks {
+        if let Some(looks) = &mut report.looks {
             looks.after.iter_mut().for_each(net);
             for row in &mut looks.rows {
                 net(&mut row.0);
