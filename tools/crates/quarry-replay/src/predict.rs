@@ -20,8 +20,8 @@ use crate::result::{Looks, Report};
 /// docs/replay.md has the runs that they are from.
 const MEMORY_OFF: (f64, f64) = (0.02, 512.0 * 1024.0);
 /// The part of the program's processor time that differs from run to run, and with the places of its blocks. The recording is
-/// one run, and on a machine in use such runs differ by as much.
-const CPU_OFF: f64 = 0.2;
+/// one run, and such runs differ by as much. docs/replay.md has the programs that they are from.
+const CPU_OFF: f64 = 0.3;
 /// What the recorder takes in a program more than in a replay, as a part of what it takes in a replay: so much, to either side of this.
 /// It reads a clock that waits for all loads before it, and a program may have more of them under way, or do something else meanwhile.
 const CPU_RECORDER: (f64, f64) = (0.75, 0.25);
@@ -464,10 +464,10 @@ mod tests {
         let (recorder, plain) = ([4.0, 4.1, 3.9], [4.0, 4.0, 4.0]);
         let figure = known(cpu(10.0, &recorder, &plain, &[2.0, 2.0, 2.0]));
         assert!((figure.value - 8.0).abs() < 1e-9);
-        assert!(figure.holds(9.0) && figure.holds(7.0) && !figure.holds(10.5), "{figure:?}");
+        assert!(figure.holds(9.0) && figure.holds(7.0) && !figure.holds(11.2), "{figure:?}");
         // Steady replays say nothing of the one run that was recorded.
         let steady = known(cpu(10.0, &[4.0, 4.0], &[4.0, 4.0], &[2.0, 2.0]));
-        assert!(steady.holds(9.0) && !steady.holds(9.7), "{steady:?}");
+        assert!(steady.holds(10.0) && !steady.holds(10.5), "{steady:?}");
         // Of 0.4 s in a replay the recorder may take a half to two times as much in the program.
         let costly = known(cpu(10.0, &[4.0, 4.0], &[3.6, 3.6], &[2.0, 2.0]));
         assert!((costly.value - 7.9).abs() < 1e-9);
@@ -480,7 +480,7 @@ mod tests {
     #[test]
     fn a_recorder_that_is_quick_leaves_a_figure() {
         let awk = cpu(0.308, &[0.104, 0.104], &[0.059, 0.059], &[0.059, 0.059]).unwrap().unwrap();
-        assert!(awk.holds(0.27) && awk.holds(0.29) && !awk.holds(0.36), "{awk:?}");
+        assert!(awk.holds(0.27) && awk.holds(0.29) && !awk.holds(0.37), "{awk:?}");
     }
 
     #[test]
@@ -489,11 +489,11 @@ mod tests {
         // Most of the recorded time was the recorder's.
         let many = unsure(cpu(5.6, &[3.9, 3.9, 3.9], &[1.4, 1.4, 1.4], &[1.05, 1.05, 1.05]));
         assert_eq!(many.cause, Cause::Recorder);
-        assert!((2.2..2.4).contains(&many.off_s), "{many:?}");
+        assert!((2.4..2.6).contains(&many.off_s), "{many:?}");
         // Replays that are far apart.
         assert_eq!(unsure(cpu(10.0, &[4.0, 8.0, 2.0], &[4.0], &[2.0, 2.0, 2.0])).cause, Cause::Replays);
         // A replay that takes longer than the recorded program leaves nothing outside, and is wrong by that much.
-        assert!(cpu(3.0, &[3.5], &[3.5], &[2.0]).unwrap().unwrap().holds(1.6));
+        assert!(cpu(3.2, &[3.5], &[3.5], &[2.0]).unwrap().unwrap().holds(1.6));
         assert_eq!(unsure(cpu(3.0, &[4.1], &[4.1], &[2.0])).cause, Cause::Replays);
     }
 }
