@@ -90,7 +90,7 @@ def predictions(root):
     results = json.loads((root / PREDICTIONS).read_text())
     columns = list(next(iter(results.values()))["mallocs"])
     lines = ["| program | " + " | ".join(PEERS.get(name, name) for name in columns) + " |", "|---|" + "---:|" * len(columns)]
-    offs = []
+    offs, pairs = [], [one for result in results.values() for one in result["mallocs"].values()]
     for program, result in results.items():
         cells = []
         for name in columns:
@@ -98,8 +98,20 @@ def predictions(root):
             offs.append(abs(one["off"]))
             cells.append(f"{one['predicted'] / MIB:.1f}, {one['measured'] / MIB:.1f}{'*' if one['reserved'] else ''}")
         lines.append(f"| {program} | " + " | ".join(cells) + " |")
-    said = f"The error is {statistics.median(offs):.1%} in the median of {len(offs)} pairs, {statistics.fmean(offs):.1%} in the mean, and {max(offs):.0%} at most."
-    return "\n".join([*lines, "", said])
+    said = [f"The error is {statistics.median(offs):.1%} in the median of {len(offs)} pairs, {statistics.fmean(offs):.1%} in the mean, and {max(offs):.1%} at most.",
+            f"{sum(one['low'] <= one['measured'] <= one['high'] for one in pairs)} lie within the interval that is stated.",
+            within(pairs, "end", "The memory at the end has an error of {:.1%} in the median"),
+            within(pairs, "cpu", "Processor time is told for {told} pairs") if any("cpu_within" in one for one in pairs) else "",
+            f"The rank correlation of the mallocs is at least {min(result['rank'] for result in results.values()):.2f} in each program,",
+            f"over {sum(result['pairs'] for result in results.values())} pairs of mallocs that differ by more than noise."]
+    return "\n".join([*lines, "", *filter(None, said)])
+
+
+def within(pairs, what, text):
+    """How many of those that are told lie within their interval."""
+    told = [one for one in pairs if f"{what}_within" in one]
+    off = statistics.median(abs(one.get(f"{what}_off", 0)) for one in told)
+    return f"{text.format(off, told=len(told))}; {sum(one[f'{what}_within'] for one in told)} of {len(told)} lie within the interval."
 
 
 # ---- the picture -----------------------------------------------------------------------------------------
