@@ -145,8 +145,21 @@ fn what_is_on_from_the_start_stays_on() {
     );
     for _ in 0..2 {
         let args = ["profile", "-p", &process.pid(), "--for", "0.5", "--sample", "64k"];
-        bench.run(&args).expect(0).says("is on already, at one sample in 32768 bytes");
+        bench.run(&args).expect(0).says("is on already, at one sample in 32768 bytes: it stays so");
     }
+}
+
+#[test]
+fn what_keeps_its_own_pace_goes_on_so() {
+    let Some(bench) = Bench::new() else { return };
+    let Some((program, library)) = program(&bench) else { return };
+    let mut command = Command::new(&program);
+    let process = Running::start(command.env("LD_PRELOAD", &library).env("QUARRY_CONF", "sample:256"));
+    let args = ["profile", "-p", &process.pid(), "--for", "0.5"];
+    let said = bench.run(&[&args[..], &["--sample", "64"]].concat()).expect(0);
+    said.says("is on already, at one sample in ").says("now: it goes on at its own pace");
+    // Nothing to say to somebody who did not ask for a distance.
+    assert!(!bench.run(&args).expect(0).stderr.contains("is on already"));
 }
 
 /// 20 samples a second at most, if it is one in 512 KiB.

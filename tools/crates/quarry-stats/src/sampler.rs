@@ -197,6 +197,12 @@ impl<'a, S: Source> Reader<'a, S> {
         Ok(is_told(control).then_some(((control % ON) as u32).min(RATE_MOST)))
     }
 
+    /// Does the process itself change the rate?
+    pub fn adapts(&self) -> io::Result<bool> {
+        let control = self.words()?.0[0];
+        Ok(is_told(control) && control & ADAPTS != 0)
+    }
+
     /// Has it been on since the process began?
     pub fn is_whole(&self) -> io::Result<bool> {
         let control = self.words()?.0[0];

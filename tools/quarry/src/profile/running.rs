@@ -147,11 +147,13 @@ impl<'a> On<'a> {
         let before = reader.rate().map_err(failed)?;
         let ours = before.is_none() || sampler.is_let().map_err(failed)?;
         let rate = before.unwrap_or(wished);
-        if rate != wished {
+        let keeps_pace = before.is_some() && reader.adapts().map_err(failed)?;
+        if rate != wished && !(adapts && keeps_pace) {
             output.note(format_args!(
-                "the sampler of process {} is on already, at one sample in {} bytes: it stays so",
+                "the sampler of process {} is on already, at one sample in {} bytes{}",
                 wanted.pid,
-                1u64 << rate
+                1u64 << rate,
+                if keeps_pace { " now: it goes on at its own pace" } else { ": it stays so" }
             ));
         }
         match before {
