@@ -10,8 +10,8 @@ does not begin with "needs" is a failure: it names what would make it run. Exit 
 
 A test must pass on a busy machine, and each time. --repeat and --load try that:
   test.py --repeat 5 --load 4 release
-runs the tests of the step release five times, beside four processes that use a processor each. It
-then lists what failed at least once and how often. The log of a run that failed stays, as
+runs the tests of the step release five times, beside four processes that use a processor each. What
+only compiles or reads is done once, before these begin. It then lists what failed at least once and how often. The log of a run that failed stays, as
 build/test-logs/STEP.run-K.log. The busy processes end with test.py, however it ends.
 """
 import argparse
@@ -273,19 +273,20 @@ class Lanes:
     """Runs the phases of steps, each in its lane."""
 
     def __init__(self, steps):
-        self.lanes = {lane: concurrent.futures.ThreadPoolExecutor(1) for step in steps for lane, _ in STEPS[step]}
+        self.steps = steps
+        self.lanes = {lane: concurrent.futures.ThreadPoolExecutor(1) for phases in steps.values() for lane, _ in phases}
         self.finished = queue.SimpleQueue()
 
     def begin(self, step, log, phase=0, count=Count(0, 0, 0), notes=(), took=0):
-        self.lanes[STEPS[step][phase][0]].submit(self.run, step, log, phase, count, notes, took)
+        self.lanes[self.steps[step][phase][0]].submit(self.run, step, log, phase, count, notes, took)
 
     def run(self, step, log, phase, count, notes, took):
         """One phase, and then the next one if there is one and nothing failed."""
         start = time.monotonic()
         try:
-            more, said = STEPS[step][phase][1](log)
+            more, said = self.steps[step][phase][1](log)
             count, notes, took = add(count, more), [*notes, *said], took + time.monotonic() - start
-            if phase + 1 < len(STEPS[step]) and not more.failed:
+            if phase + 1 < len(self.steps[step]) and not more.failed:
                 self.begin(step, log, phase + 1, count, notes, took)
             else:
                 self.finished.put((step, count, notes, took))
@@ -318,13 +319,13 @@ def show(name, path, count, notes, took):
     sys.stdout.flush()
 
 
-def run_steps(names, run=None):
-    """The sum, and what failed, in the order of the names. `run`: which of several, whose logs stay if they failed."""
+def run_steps(steps, run=None):
+    """The sum, and what failed, in the order of the steps: the phases by name. `run`: which of several, whose logs stay if they failed."""
     LOGS.mkdir(parents=True, exist_ok=True)
     results, failed = [], {}
     with contextlib.ExitStack() as open_files:
-        logs = {name: open_files.enter_context(open(LOGS / f"{name}.log", "w+")) for name in names}
-        lanes = Lanes(names)
+        logs = {name: open_files.enter_context(open(LOGS / f"{name}.log", "w+")) for name in steps}
+        lanes = Lanes(steps)
         open_files.callback(lanes.end)
         for name, log in logs.items():
             lanes.begin(name, log)
@@ -364,14 +365,21 @@ def busy(count):
 
 
 def run_repeatedly(names, times, load):
-    """The sum of all runs, and what failed in how many of them."""
-    total, failed = Count(0, 0, 0), collections.Counter()
+    """The sum of all runs, and what failed in how many of them. What is built or read is the same each time, and does not depend on what runs beside."""
     for old in LOGS.glob("*.run-*.log"):
         old.unlink()
+    builds, tests = ({name: phases for name in names if (phases := [phase for phase in STEPS[name] if (phase[0] == "build") == is_build])}
+                     for is_build in (True, False))
+    if builds:
+        print("builds and checks, once", flush=True)
+        total, lines = run_steps(builds)
+        if lines:
+            return total, lines
+    total, failed = total if builds else Count(0, 0, 0), collections.Counter()
     with busy(load):
-        for run in range(1, times + 1):
+        for run in range(1, times + 1 if tests else 1):
             print(f"run {run} of {times} beside {load} busy processes", flush=True)
-            count, names_failed = run_steps(names, run)
+            count, names_failed = run_steps(tests, run)
             total = add(total, count)
             failed.update({lines.splitlines()[0] for lines in names_failed})
     return total, [f"{name}: {often} of {times} runs" for name, often in failed.most_common()]
@@ -416,12 +424,16 @@ def self_test_repeat():
         return count, ["FAILED x\n    | why"] if count.failed else []
 
     logs, LOGS = LOGS, pathlib.Path(tempfile.mkdtemp())
-    STEPS.update(seldom=check(seldom), always=check(lambda log: (one(0), [])))
+    built = []
+    STEPS.update(seldom=[("build", lambda log: (built.append(log), (Count(0, 0, 0), []))[1]), ("C tests", seldom)],
+                 always=[("C tests", lambda log: (one(0), []))], read=check(lambda log: (one(0), [])), broken=check(lambda log: (one(1), ["FAILED"])))
     with contextlib.redirect_stdout(io.StringIO()):
-        total, failed = run_repeatedly(["seldom", "always"], 3, 0)
-    assert total == Count(5, 1, 0) and failed == ["seldom: FAILED x: 1 of 3 runs"], (total, failed)
-    assert [f.name for f in LOGS.glob("*run*")] == ["seldom.run-2.log"], list(LOGS.iterdir())
-    del STEPS["seldom"], STEPS["always"]
+        total, failed = run_repeatedly(["seldom", "always", "read"], 3, 0)
+        assert run_repeatedly(["always", "broken"], 3, 0) == (Count(0, 1, 0), ["broken: FAILED"])
+        assert run_repeatedly(["read"], 3, 0) == (one(0), [])
+    assert total == Count(6, 1, 0) and failed == ["seldom: FAILED x: 1 of 3 runs"] and len(built) == 1, (total, failed, built)
+    for step in ("seldom", "always", "read", "broken"):
+        del STEPS[step]
     shutil.rmtree(LOGS)
     LOGS = logs
 
@@ -446,14 +458,14 @@ def self_test_lanes():
                  second=[("a", phase("second fails", one(1), free=True)), ("b", phase("never"))],
                  third=[("a", phase("third builds")), ("b", phase("third tests", one(0)))])
     with contextlib.redirect_stdout(io.StringIO()):
-        total, failed = run_steps(["first", "second", "third"])
+        total, failed = run_steps({name: STEPS[name] for name in ("first", "second", "third")})
     assert total == Count(2, 1, 0) and failed == ["second: FAILED"], (total, failed)
     assert [word for word in said if "tests" not in word] == ["first builds", "second fails", "third builds"], said
     assert [word for word in said if "tests" in word] == ["first tests", "third tests"], said
     assert said.index("second fails") < said.index("first tests"), said
     STEPS.update(first=[("a", lambda log: 1 // 0)])
     with contextlib.suppress(ZeroDivisionError):
-        run_steps(["first"])
+        run_steps({"first": STEPS["first"]})
         raise AssertionError("an error of the runner is lost")
     for step in ("first", "second", "third"):
         del STEPS[step]
@@ -524,7 +536,7 @@ def main():
     if given.repeat or given.load:
         total, failed = run_repeatedly(names, given.repeat or 1, given.load or 0)
     else:
-        total, failed = run_steps(names)
+        total, failed = run_steps({name: STEPS[name] for name in names})
     print("".join(line + "\n" for line in failed), end="")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped", flush=True)
     return bool(total.failed)
