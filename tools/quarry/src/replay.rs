@@ -322,6 +322,8 @@ struct Recording {
     usage: Vec<Usage>,
     /// Has it the look at the end of the process?
     ended: bool,
+    /// Were its destructors called?
+    destructed: bool,
     /// How the process ended, if that is known.
     end: Option<End>,
     modules: Vec<String>,
@@ -377,6 +379,7 @@ impl Compiled {
                     head: head.clone(),
                     usage: compiled.usage,
                     ended: compiled.status.is_some(),
+                    destructed: trace.end().is_some_and(|end| end.reason == "exit"),
                     end: end_of(&trace, compiled.status),
                     modules: compiled.modules,
                     handed: compiled.handed,

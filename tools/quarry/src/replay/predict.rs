@@ -63,6 +63,7 @@ fn of_recording(
         base,
         usage: recording.usage.clone(),
         ended: recording.ended,
+        destructed: recording.destructed,
         recorded_end: recording.end,
         modules: recording.modules.iter().filter_map(canonical).collect(),
         handed: recording.handed,

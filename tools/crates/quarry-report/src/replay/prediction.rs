@@ -33,6 +33,8 @@ pub struct Prediction {
     pub usage: Vec<Usage>,
     /// Was the end of the process one of them?
     pub ended: bool,
+    /// Were the destructors called? `_exit` does not.
+    pub destructed: bool,
     /// Files of the program, by their canonical path.
     pub modules: Vec<String>,
     /// What threads hand to each other.
@@ -131,7 +133,8 @@ impl Replay<'_> {
             .map(|(_, report)| (report.rss.peak as f64, report.rss.end as f64))
             .collect();
         let is_programs = |path: &str| prediction.modules.iter().any(|module| module == path);
-        Some(Heap::new(report.looks.as_ref()?, &is_programs, &runs))
+        let heap = Heap::new(report.looks.as_ref()?, &is_programs, &runs);
+        Some(if prediction.destructed { heap } else { heap.without_destructors() })
     }
 
     fn cpu_of(&self, who: usize, pass: Pass) -> Vec<f64> {
