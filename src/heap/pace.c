@@ -6,7 +6,8 @@
 #include "heap/draw.h"
 
 static bool is_many(const qy_pace_t *pace, uint64_t now) {
-    return pace->births >= QY_PACE_JUDGES && pace->births * QY_PACE_SECOND >= QY_PACE_MANY * (now - pace->since_ns);
+    uint32_t judges = pace->judges ? pace->judges : QY_PACE_MANY;
+    return pace->births >= judges && pace->births * QY_PACE_SECOND >= QY_PACE_MANY * (now - pace->since_ns);
 }
 
 static bool is_few(const qy_pace_t *pace, uint64_t now) {
@@ -24,7 +25,8 @@ QY_COLD uint64_t qy_pace_next(
     uint64_t rest = control & ~(QY_DRAW_ON - 1);
     unsigned rate = qy_draw_rate(control);
     if (pace->control != rest)
-        *pace = (qy_pace_t){.control = rest, .since_ns = now, .live_most = live_most(live, rows)};
+        *pace = (qy_pace_t){
+            .control = rest, .since_ns = now, .judges = pace->judges, .live_most = live_most(live, rows)};
     pace->births += birth;
     bool late = now - pace->since_ns >= QY_PACE_SECOND;
     bool full = live >= pace->live_most, many = full || is_many(pace, now);

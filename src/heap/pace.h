@@ -7,6 +7,7 @@
 //
 // A sample costs some 4 µs, so a thousand of them are 0.4 % of a second. How fast they come is judged from 128 on:
 // that number is within a fifth of its mean in 97 of 100 windows, and a program of a tenth of a second has its rate.
+// Guarded blocks have a budget of their own, and a short program is to have some: they are judged from a thousand on.
 //
 // It is decided when a sample is told, by what was told before. Each block is drawn at the rate of that moment, which
 // its mark keeps and its sample says. So a sample stands for as many blocks as it should, whichever way the rate goes.
@@ -18,7 +19,7 @@
 
 #define QY_PACE_SECOND UINT64_C(1000000000)
 #define QY_PACE_MANY 1000u   // births in a second
-#define QY_PACE_JUDGES 128u  // births, before these are many
+#define QY_PACE_JUDGES 128u  // births that suffice for samples
 #define QY_PACE_FEW 50u
 #define QY_PACE_FINEST 16u    // 64 KiB
 #define QY_PACE_COARSEST 30u  // 1 GiB
@@ -27,6 +28,7 @@ typedef struct qy_pace {
     uint64_t control;    // the control word, but for the rate, that the rest is of
     uint64_t since_ns;   // when the count began
     uint32_t births;     // since then
+    uint32_t judges;     // births, before they may be many; 0: QY_PACE_MANY
     uint32_t live_most;  // so many live ones are too many for this rate
 } qy_pace_t;
 

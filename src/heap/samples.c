@@ -46,7 +46,7 @@ static struct {
     uint64_t lease;      // [lock] the number in the lease's word that was seen last, and ...
     uint64_t leased_ns;  // [lock] ... when it was seen first
     qy_pace_t pace;      // [lock]
-} samples;
+} samples = {.pace = {.judges = QY_PACE_JUDGES}};
 
 _Atomic(qy_heap_t *) qy_samples_heap;
 _Atomic uint32_t qy_samples_live;
@@ -311,7 +311,7 @@ QY_COLD void qy_samples_resized(const void *p, const void *q, size_t n) {
 
 void qy_samples_after_fork(void) {
     switch_as_asked(1);  // what its parent allocated was sampled for its parent
-    samples.pace = (qy_pace_t){0};
+    samples.pace = (qy_pace_t){.judges = QY_PACE_JUDGES};
     // Inside: a signal handler forked, and what it interrupted goes on with them.
     if (!samples.tables || is_inside()) return;
     samples_put(&qy_stats_sampler.events_at, 0);

@@ -254,8 +254,10 @@ void qy_fifo_finish(qy_fifo_t *f) {
 static void fifo_destroy(quarry_pool_t *pool) {
     qy_fifo_t *f = fifo_of(pool);
     if (!fifo_observed(f)) {
-        f->pos = qy_fifo_pos(f);
-        f->hot.pos = f->hot.limit = NULL;  // from now on allocation finds the mark in its slow path
+        // A thread that frees a block may look, for the trace. From now on allocation finds the mark in its slow path.
+        __atomic_store_n(&f->pos, qy_fifo_pos(f), __ATOMIC_RELAXED);
+        __atomic_store_n(&f->hot.pos, NULL, __ATOMIC_RELAXED);
+        f->hot.limit = NULL;
         if (qy_fifo_freeze(f)) qy_fifo_finish(f);
         return;
     }
