@@ -212,6 +212,10 @@ fn arena(
     heaps: &mut Vec<Heap>,
     budget: &mut Budget,
 ) -> Option<()> {
+    // A mapping that grows while the list of mappings is read may be in it twice.
+    if found.spans.iter().any(|&(start, _)| start == at) {
+        return None;
+    }
     let HeapInfo { owner, is_first, size } = heap_info(reader, at)?;
     // All of these addresses are its own, so it may have grown since the mappings were read.
     if !reader.add(at, at.checked_add(HEAP_ALIGN)?) {
