@@ -81,8 +81,6 @@ pub struct Reader<R> {
     others: Vec<Arc<str>>,
     damage: Damage,
     count: u64,
-    /// Where the mapping before ended.
-    end: u64,
     /// How many mappings have which fields. All have the same, as one kernel writes them.
     fields: HashMap<u32, u64>,
     at_end: bool,
@@ -99,7 +97,6 @@ impl<R: BufRead> Reader<R> {
             others: Vec::new(),
             damage: Damage::default(),
             count: 0,
-            end: 0,
             fields: HashMap::new(),
             at_end: false,
         }
@@ -164,8 +161,6 @@ impl<R: BufRead> Reader<R> {
         }
         *self.fields.entry(mapping.counters.set_of_fields()).or_default() += 1;
         self.count += 1;
-        self.damage.unordered += u64::from(mapping.start < self.end);
-        self.end = mapping.end;
         Some(mapping)
     }
 
@@ -197,8 +192,12 @@ pub fn is_one(begin: &[u8]) -> bool {
 }
 
 fn all_of(mut reader: Reader<impl BufRead>) -> io::Result<(Vec<Mapping>, Damage)> {
-    let mut mappings = Vec::new();
+    let mut mappings: Vec<Mapping> = Vec::new();
     while let Some(mapping) = reader.next_mapping()? {
+        // The kernel goes on where the mapping before ended. If that one has grown by then, it comes again, with what was read of it.
+        mappings.pop_if(|before| before.start == mapping.start && before.end <= mapping.end);
+        let end = mappings.last().map_or(0, |before| before.end);
+        reader.damage.unordered += u64::from(mapping.start < end);
         mappings.push(mapping);
     }
     Ok((mappings, reader.damage))

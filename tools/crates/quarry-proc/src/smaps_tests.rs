@@ -121,6 +121,30 @@ fn what_is_none_of_it_is_counted() {
     assert_eq!(all(text.as_bytes()).1.unordered, 1);
 }
 
+/// While the text was read, the heap grew, and the kernel looked for what lies behind where it had ended.
+#[test]
+fn a_mapping_that_grew_meanwhile_counts_once() {
+    let piece = |range: &str, rss: u64| format!("{range} rw-p 00000000 00:00 0\nRss: {rss} kB\n");
+    let read = |pieces: &[String]| {
+        let (mappings, damage) = all(pieces.concat().as_bytes());
+        let rss = mappings.iter().map(|mapping| mapping.counters.get(Field::Rss).unwrap()).sum::<u64>() >> 10;
+        (mappings.len(), rss, damage.unordered)
+    };
+    let (before, behind) = (piece("1000-3000", 8), piece("9000-a000", 4));
+    let (small, grown) = (piece("4000-6000", 8), piece("4000-8000", 16));
+    assert_eq!(read(&[before.clone(), small.clone(), grown.clone(), behind.clone()]), (3, 28, 0));
+    assert_eq!(
+        read(&[before.clone(), small.clone(), grown.clone(), piece("4000-9000", 20), behind.clone()]),
+        (3, 32, 0)
+    );
+    assert_eq!(read(&[small.clone(), grown.clone()]), (1, 16, 0));
+    // What lies over another one in another way is told as before, and stays.
+    assert_eq!(read(&[small.clone(), piece("5000-8000", 12)]), (2, 20, 1));
+    assert_eq!(read(&[grown.clone(), small.clone()]), (2, 24, 1));
+    assert_eq!(read(&[before, small, piece("1000-8000", 28)]), (3, 44, 1));
+    assert_eq!(read(&[grown, behind, piece("4000-8000", 16)]), (3, 36, 1));
+}
+
 /// What copies go through: Windows, terminals, editors that cut off blanks, and kernels of telephones.
 #[test]
 fn copies_are_read_as_what_they_were() {
