@@ -340,9 +340,11 @@ def run_steps(steps, run=None):
     return add(*results), [line for name in logs for line in failed[name]]
 
 
-# It looks whether its parent is still there, so that it ends with it in any case.
+# It looks whether its parent is still there, so that it ends with it in any case. In a session of its own the kernel would give
+# it as much of a processor as all tests together (sched_autogroup_enabled), so it has only a group of processes.
 BUSY = """
 import os, sys
+os.setpgid(0, 0)
 while os.getppid() == int(sys.argv[1]):
     for _ in range(1000000): pass
 """
@@ -354,8 +356,7 @@ def busy(count):
     processes = []
     try:
         for _ in range(count):
-            processes.append(subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())], stdin=subprocess.DEVNULL,
-                                              start_new_session=True))
+            processes.append(subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())], stdin=subprocess.DEVNULL))
         yield processes
     finally:
         for process in processes:
