@@ -36,7 +36,7 @@ static void look(qy_thread_t *t, size_t moved) {
     // A thread that has just begun has nothing of its own to count, and may end before that matters.
     if (first) t->cached_ns = qy_os_now_ns();
     else qy_stats_count_cache(t);
-    qy_stats_page_look();
+    qy_stats_page_look(moved);
 }
 
 void qy_moved_much(qy_thread_t *t) {
@@ -49,5 +49,5 @@ void qy_moved_much(qy_thread_t *t) {
 }
 
 void qy_moved_without(size_t bytes) {
-    if (qy_stats_page_moved(bytes)) qy_stats_page_look();
+    if (qy_stats_page_moved(bytes)) qy_stats_page_look(bytes);
 }

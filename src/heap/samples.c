@@ -267,7 +267,7 @@ QY_COLD static void *samples_take(size_t align, size_t n, unsigned rate, bool *r
 // A program that is served by its lists may come to no slow path for long, and what it counts would be of long ago.
 QY_COLD void *qy_samples_take(size_t align, size_t n, unsigned rate, bool *ret_fresh) {
     void *p = samples_take(align, n, rate, ret_fresh);
-    if (p) qy_stats_page_look();
+    if (p) qy_stats_page_look(0);
     return p;
 }
 

@@ -28,6 +28,8 @@
 
 #define BUDGET 500                      // one part in so many of the time is spent
 #define HURRY 100                       // one in so many while the heap changes its size
+#define BURST 128                       // times this much may be written ahead of that, where much moves at once
+#define PART 32                         // one in so many of the live bytes is much
 #define SUMS_NS UINT64_C(1000000)       // not more often than this
 #define CLASSES_NS UINT64_C(100000000)  // nor this
 #define SLEEPERS_NS UINT64_C(500000000)
@@ -41,6 +43,9 @@ static struct {
     qy_lock_t lock;
     uint64_t sums_ns, sums_cost, classes_ns, classes_cost;  // [lock]
     size_t sums_mapped, sums_dirty, classes_mapped;         // [lock] mapped bytes then, and those of free pages
+    size_t sums_live;                                       // [lock] live bytes then
+    uint64_t hurried_ns;                                    // [lock] until then all time for hurry is spent
+    _Atomic size_t moved;                                   // bytes that threads have moved since
     size_t fresh;                                           // [lock] bytes of slabs never given out, by the last walk
     size_t loose;                                           // [lock] likewise of 8-byte blocks in the hands of threads
     uint64_t sleepers_ns, sleepers_cost;                    // [lock] when the caches of those who sleep were counted
@@ -92,8 +97,16 @@ static void add_rest(qy_sums_t *s) {
     s->fresh_at_ns = last_written.classes_ns;
 }
 
+static size_t live_of(const qy_sums_t *s) {
+    size_t out = s->slabs_bytes - s->slab_free_bytes - s->slab_mailed_bytes - s->slab_fresh_bytes;
+    // The sums are read one after the other, while others work.
+    return (out > s->cached_bytes && out <= s->slabs_bytes ? out - s->cached_bytes : 0) + s->run_live_bytes +
+           s->huge_live_bytes;
+}
+
 static void write_sums(quarry_stats_page_heap_t *page) {
     uint64_t begin = qy_os_now_ns();
+    size_t moved = atomic_load_explicit(&last_written.moved, memory_order_relaxed);
     qy_sums_t sums = {.at_ns = begin};
     if (!add_heaps(&sums)) {
         qy_stats_add(&page->skipped, 1);
@@ -111,6 +124,8 @@ static void write_sums(quarry_stats_page_heap_t *page) {
     last_written.sums_cost = last_written.sums_ns - begin;
     last_written.sums_mapped = mapped_now();
     last_written.sums_dirty = dirty_now();
+    last_written.sums_live = live_of(&sums);
+    atomic_fetch_sub_explicit(&last_written.moved, moved, memory_order_relaxed);
 }
 
 // ---- where ------------------------------------------------------------------------------------------------
@@ -243,12 +258,23 @@ static void write_classes(quarry_stats_page_heap_t *page) {
 
 // ---- when -------------------------------------------------------------------------------------------------
 
+// A program may move much within a moment, and then sleep: nobody would look again. So the time for hurry is saved up.
+static bool may_hurry(uint64_t now) {
+    uint64_t cost = last_written.sums_cost * HURRY, saved = cost * BURST;
+    uint64_t until = qy_max(last_written.hurried_ns, now > saved ? now - saved : 0) + cost;
+    if (until > now) return false;
+    last_written.hurried_ns = until;
+    return true;
+}
+
 static bool sums_due(uint64_t now) {
     uint64_t passed = now - last_written.sums_ns;
     if (passed >= qy_max(SUMS_NS, last_written.sums_cost * BUDGET)) return true;
     bool changed = distance(mapped_now(), last_written.sums_mapped) >= QY_STATS_PAGE_MOVED ||
                    distance(dirty_now(), last_written.sums_dirty) >= QY_STATS_PAGE_MOVED;
-    return changed && passed >= last_written.sums_cost * HURRY;
+    if (changed && passed >= last_written.sums_cost * HURRY) return true;
+    size_t moved = atomic_load_explicit(&last_written.moved, memory_order_relaxed);
+    return moved >= qy_max(QY_STATS_PAGE_MOVED, last_written.sums_live / PART) && may_hurry(now);
 }
 
 static bool classes_due(uint64_t now) {
@@ -271,7 +297,8 @@ QY_NOINLINE static void count_sleepers(void) {
     last_written.sleepers_cost = last_written.sleepers_ns - begin;
 }
 
-void qy_stats_page_look(void) {
+void qy_stats_page_look(size_t moved) {
+    atomic_fetch_add_explicit(&last_written.moved, moved, memory_order_relaxed);
     // Somebody else is at it; or this thread is, and was interrupted by a signal handler that allocates.
     if (!qy_lock_try(&last_written.lock)) return;
     quarry_stats_page_t *page = qy_stats_page();
@@ -299,7 +326,7 @@ void qy_stats_page_round(void) {
 void qy_stats_page_begin(void) {
     qy_stats_page_before(qy_atfork_needed);
     qy_stats_page_start(QUARRY_STATS_PAGE_HEAP, NULL);
-    qy_stats_page_look();
+    qy_stats_page_look(0);
 }
 
 void qy_stats_page_after_fork(bool inside) {

@@ -5,7 +5,8 @@
 // Each thread counts the bytes it moves through its slow paths, and after some of them asks whether the page is out of
 // date. Sums are taken in the time of a few locks for each heap; the list of classes needs a walk over all slabs and is
 // made less often. Both are paid from a budget: a five-hundredth of the time (a hundredth while the heap changes its
-// size), so a large heap writes more rarely.
+// size), so a large heap writes more rarely. Where a 32nd of the live bytes moves within a moment, sums are written
+// out of what was saved of the hundredth.
 //
 // Locks: the page's own is taken by try and before any other; purging's and the heaps' are taken by try too. A heap
 // that stays busy leaves the page as it was.
@@ -17,8 +18,8 @@
 // From the constructor, with the heap up.
 void qy_stats_page_begin(void);
 
-// Bring it up to date if that is due. No locks are held.
-void qy_stats_page_look(void);
+// `moved` bytes have gone through slow paths: bring it up to date if that is due. No locks are held.
+void qy_stats_page_look(size_t moved);
 // After this many bytes a thread looks at the latest.
 #define QY_STATS_PAGE_MOVED ((size_t)1 << 20)
 

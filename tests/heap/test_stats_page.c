@@ -230,6 +230,23 @@ TEST(live_blocks_by_class_are_all) {
     for (size_t i = 0; i < 5000; i++) quarry_free(block[i]);
 }
 
+// A program frees half of what it has within a moment, and sleeps: nobody looks again.
+TEST(a_burst_of_frees_is_seen) {
+    enum { BLOCKS = 20000, BYTES = 3000, LISTS = 8 << 20 };
+    const quarry_stats_page_t *p = page();
+    static void *block[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) CHECK((block[i] = quarry_malloc(BYTES)));
+    for (int i = 0; i < BLOCKS / 2; i++) quarry_free(block[i]);
+    quarry_stats_page_sums_t s;
+    CHECK(page_sums(p, &s));
+    size_t out = s.slabs_bytes - s.slab_free_bytes - s.slab_mailed_bytes - s.slab_fresh_bytes;
+    size_t live = out - s.cached_bytes + s.run_live_bytes + s.huge_live_bytes;
+    // The thread's own lists may be counted as live, and what other tests left.
+    CHECK_GT(live, BLOCKS / 2 * BYTES - (2 << 20));
+    CHECK_LT(live, BLOCKS / 2 * BYTES + LISTS);
+    for (int i = BLOCKS / 2; i < BLOCKS; i++) quarry_free(block[i]);
+}
+
 // ---- while threads work ---------------------------------------------------------------------------------
 
 static _Atomic bool stop;

@@ -257,7 +257,7 @@ fn the_page_has_the_count(bench: &Bench, pid: &str, counted: &Value) {
     let rows = table_of(&page, "counted");
     let last = rows.last().unwrap_or_else(|| panic!("no table in {file}"));
     let total = units::bytes(counted["total_bytes"].as_f64().unwrap());
-    assert_eq!((last[0].as_str(), &last[1]), ("all: counted by the process, exact", &total), "{rows:?}");
+    assert_eq!((last[0].as_str(), &last[1]), ("all: counted by the process", &total), "{rows:?}");
     let named = counted["groups"].as_array().unwrap().iter().filter_map(|group| group["name"].as_str());
     for name in named {
         assert!(rows.iter().any(|row| row[0] == name), "{name}: {rows:?}");

@@ -320,7 +320,7 @@ pub(crate) fn rows(report: &Report, closing: &Closing) -> Vec<[String; 3]> {
         let (sign, change) = (if closing.changed < 0 { "-" } else { "" }, closing.changed.unsigned_abs());
         add(format!("{sign}{}", bytes(change)), change, String::from("(changed between two counts)"));
     }
-    add(bytes(closing.total), closing.total, String::from("all: counted by the process, exact"));
+    add(bytes(closing.total), closing.total, String::from("all: counted by the process"));
     rows
 }
 
