@@ -148,7 +148,8 @@ fn lines(loader: &Loader, address: u64, bare: &Frame) -> Vec<Frame> {
     while let Ok(Some(frame)) = found.next() {
         let function = frame.function.as_ref();
         let function = function
-            .and_then(|name| name.demangle().ok().map(|name| name.into_owned()))
+            .and_then(|name| name.raw_name().ok())
+            .map(|name| demangled(&name))
             .filter(|n| !n.is_empty());
         let location = frame.location.as_ref();
         frames.push(Frame {
@@ -179,6 +180,10 @@ fn symbol(loader: &Loader, address: u64) -> Option<(&str, u64)> {
 pub fn demangled(name: &str) -> String {
     // Versions of symbols are none of the name.
     let name = name.split_once('@').map_or(name, |(name, _)| name);
+    // The demangler takes codes of types, too: a function of C whose name is "f" would become "float".
+    if !["_Z", "__Z", "___Z", "_R", "__R"].iter().any(|begin| name.starts_with(begin)) {
+        return name.into();
+    }
     addr2line::demangle_auto(name.into(), None).into_owned()
 }
 

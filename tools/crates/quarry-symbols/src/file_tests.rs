@@ -10,7 +10,7 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 
 use super::*;
 
-const SOURCE: &str = r"
+const SOURCE: &str = r#"
 __attribute__((noinline)) int outer_one(int x);
 static inline __attribute__((always_inline)) int inlined(int x) {
     return x * x + 7;
@@ -19,8 +19,9 @@ int outer_one(int x) {
     return inlined(x) + 1;
 }
 namespace space { struct Thing { void method(int); }; void Thing::method(int) {} }
+extern "C" int Pc(int x) { return x; }
 int main() { return outer_one(3); }
-";
+"#;
 
 /// A program; `None`, and a word about it, where there is no compiler.
 fn program(dir: &Path, options: &[&str]) -> Option<PathBuf> {
@@ -102,6 +103,8 @@ fn lines_and_what_was_inlined() {
     assert!((4..=7).contains(&frames[0].line.unwrap()), "{frames:?}");
     let method = file.frames(address(&path, "method"), &Frame::default());
     assert_eq!(method[0].function.as_deref(), Some("space::Thing::method(int)"));
+    // Nor has a function of C, which is none of type "char*".
+    assert_eq!(name(&file, address(&path, "Pc")).as_deref(), Some("Pc"));
     assert_eq!(file.frames(u64::MAX - 5, &Frame::default()), []);
 }
 
@@ -113,6 +116,7 @@ fn symbols_only_and_none_at_all() {
     let file = open(&module(&path), &here()).unwrap();
     assert_eq!(name(&file, outer).as_deref(), Some("outer_one(int)"));
     assert_eq!(name(&file, method).as_deref(), Some("space::Thing::method(int)"));
+    assert_eq!(name(&file, address(&path, "Pc")).as_deref(), Some("Pc"));
     if program(dir.path(), &["-O1", "-s"]).is_some() {
         let file = open(&module(&path), &here()).unwrap();
         assert_eq!(name(&file, method), None);
@@ -413,4 +417,22 @@ fn what_files_of_debug_information_share() {
     let (path, at, _) = &both[0];
     let file = open(&module(path), &below);
     assert!(file.is_ok_and(|file| name(&file, *at).is_none_or(|name| name == "outer_one(int)")));
+}
+
+/// The demangler knows codes of types as well, and C has functions of such names.
+#[test]
+fn a_name_of_c_stays() {
+    for name in ["f", "i", "v", "St", "Pc", "main", "std", "ZN1a1bEv", "Rc", "_Zone", "_Rare", ""] {
+        assert_eq!(demangled(name), name);
+    }
+    for (mangled, name) in [
+        ("_ZN1a1bEv", "a::b()"),
+        ("__ZN1a1bEv", "a::b()"),
+        ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
+        ("_RNvC7mycrate3foo", "mycrate::foo"),
+        ("_ZN1a1bEv@@V_2", "a::b()"),
+        ("f@V_1", "f"),
+    ] {
+        assert_eq!(demangled(mangled), name);
+    }
 }
