@@ -2,6 +2,7 @@
 //! How a file is packed, told by its first bytes. UTF-16, as Windows writes text, is unpacked like all others.
 
 use std::io::{self, BufRead, Read};
+use std::marker::PhantomData;
 
 use crate::utf16;
 
@@ -55,14 +56,14 @@ impl Packing {
         /// What `zstd --long=31` asks of whoever unpacks.
         const WINDOW: u32 = 31;
         Ok(match self {
-            Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(input)),
+            Packing::Gzip => Box::new(Members::<_, flate2::bufread::GzDecoder<_>>::new(input)),
             Packing::Zstd => {
                 let mut decoder = zstd::Decoder::with_buffer(input)?;
                 decoder.window_log_max(WINDOW)?;
                 Box::new(decoder)
             }
             Packing::Xz => Box::new(lzma_rust2::XzReader::new(input, true)),
-            Packing::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(input)),
+            Packing::Lz4 => Box::new(Members::<_, lz4_flex::frame::FrameDecoder<_>>::new(input)),
             Packing::Bzip2 => {
                 return Err(io::Error::other("is packed with bzip2; unpack it first (bunzip2)"));
             }
@@ -72,5 +73,85 @@ impl Packing {
                 Box::new(input)
             }
         })
+    }
+}
+
+/// What unpacks one member of a file.
+trait Member<R>: Read {
+    fn begin(input: R) -> Self;
+    fn end(self) -> R;
+    /// The first bytes that a member may have.
+    fn begins(byte: u8) -> bool;
+}
+
+impl<R: BufRead> Member<R> for flate2::bufread::GzDecoder<R> {
+    fn begin(input: R) -> Self {
+        Self::new(input)
+    }
+    fn end(self) -> R {
+        self.into_inner()
+    }
+    fn begins(byte: u8) -> bool {
+        byte == 0x1F
+    }
+}
+
+impl<R: BufRead> Member<R> for lz4_flex::frame::FrameDecoder<R> {
+    fn begin(input: R) -> Self {
+        Self::new(input)
+    }
+    fn end(self) -> R {
+        self.into_inner()
+    }
+    fn begins(byte: u8) -> bool {
+        byte == 0x04 || byte & 0xF0 == 0x50
+    }
+}
+
+/// Members one behind the other, as `cat a.gz b.gz` makes them. Zeros behind them fill up a block of a tape, and are none.
+struct Members<R, M> {
+    member: Option<M>,
+    input: PhantomData<R>,
+}
+
+impl<R: BufRead, M: Member<R>> Members<R, M> {
+    fn new(input: R) -> Self {
+        Self { member: Some(M::begin(input)), input: PhantomData }
+    }
+}
+
+/// The next byte that is not zero, if there is one. It stays.
+fn behind_zeros(input: &mut impl BufRead) -> io::Result<Option<u8>> {
+    loop {
+        let piece = input.fill_buf()?;
+        let zeros = piece.iter().take_while(|&&byte| byte == 0).count();
+        match piece.get(zeros) {
+            Some(&byte) => {
+                input.consume(zeros);
+                return Ok(Some(byte));
+            }
+            None if piece.is_empty() => return Ok(None),
+            None => input.consume(zeros),
+        }
+    }
+}
+
+impl<R: BufRead, M: Member<R>> Read for Members<R, M> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let length = member.read(buffer)?;
+            if length > 0 || buffer.is_empty() {
+                return Ok(length);
+            }
+            let Some(mut input) = self.member.take().map(M::end) else { break };
+            match behind_zeros(&mut input)? {
+                None => break,
+                Some(byte) if M::begins(byte) => self.member = Some(M::begin(input)),
+                Some(_) => {
+                    return Err(io::Error::other("has something else behind what is packed; cut that off"));
+                }
+            }
+        }
+        Ok(0)
     }
 }

@@ -50,6 +50,8 @@ fn packed_in_every_way() {
         (TEXT.as_bytes().to_vec(), ""),
         (gzip(TEXT.as_bytes()), "gzip"),
         ([gzip(b"one\ntwo\n"), gzip(b"three\n")].concat(), "gzip"),
+        ([gzip(b"one\ntwo\n"), vec![0; 3], gzip(b"three\n"), vec![0; 300_000]].concat(), "gzip"),
+        ([lz4(b"one\ntwo\n"), lz4(b""), lz4(b"three\n")].concat(), "lz4"),
         (zstd, "zstd"),
         (skipped, "zstd"),
         (XZ.to_vec(), "xz"),
@@ -84,6 +86,11 @@ fn what_ends_early_is_cut_and_what_is_wrong_an_error() {
             let (text, cut) = read(&bytes[..length]);
             assert!(cut && all.starts_with(&text), "{name} {length}");
         }
+    }
+    for packed in [gzip(long.as_bytes()), lz4(long.as_bytes())] {
+        let mut input = Input::new(Cursor::new([&packed, &b"garbage"[..]].concat()), 0).unwrap();
+        let error = input.read_to_end(&mut Vec::new()).unwrap_err().to_string();
+        assert!(error.contains("something else behind") && !input.is_cut(), "{error}");
     }
     let mut wrong = gzip(long.as_bytes());
     let middle = wrong.len() / 2;
