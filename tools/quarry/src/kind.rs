@@ -29,6 +29,9 @@ pub fn of(begin: &[u8]) -> Option<Kind> {
     if smaps::is_one(begin) {
         return kind("a copy of /proc/PID/smaps or maps", "quarry map shows it");
     }
+    if smaps::is_rollup(begin) {
+        return kind("a copy of /proc/PID/smaps_rollup, which has only sums", "copy /proc/PID/smaps, too");
+    }
     if let Some(kind) = report(begin) {
         return Some(kind);
     }
@@ -61,6 +64,10 @@ pub fn report(begin: &[u8]) -> Option<Kind> {
         rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?.split('"').next()
     };
     let schema = schema().filter(|schema| schema.starts_with("quarry-"));
+    if text.starts_with('{') && text.contains("\"dhatFileVersion\"") {
+        let advice = "dh_view.html of valgrind shows it; quarry reads what it was made from";
+        return Some(Kind { what: "a profile (DHAT)".into(), advice });
+    }
     if is_lines && schema.is_none_or(|schema| schema.starts_with("quarry-trace-lines/")) {
         return None;
     }
@@ -89,6 +96,12 @@ mod tests {
             (b"{\n  \"schema\": \"quarry-bench/3\",\n", "a report (quarry-bench/3)", "bench --from"),
             (b"{\"a\":1, \"schema\":\"quarry-info/1\"}", "a report (quarry-info/1)", "made from"),
             (b"{\r\n  \"allocations\": {\r\n", "a report (JSON)", "made from"),
+            (b"{\"dhatFileVersion\":2,\"mode\":\"heap\",\n", "a profile (DHAT)", "dh_view"),
+            (
+                b"00400000-7fff00000000 ---p 00000000 00:00 0  [rollup]\nRss: 4 kB\n",
+                "a copy of /proc/PID/smaps_rollup",
+                "smaps",
+            ),
             (b"{\"op\":\"mark\",\"text\":\"schema\"}\n", "a trace (jsonl)", "quarry info"),
             (b"{\"schema\":\"quarry-trace-lines/1\",\"head\":{}}\n", "a trace (jsonl)", "also its pools"),
             (b"= Start\n", "a trace (mtrace)", "quarry info"),

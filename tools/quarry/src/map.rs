@@ -84,7 +84,7 @@ fn refused(error: &ProcError, file: &Path) -> anyhow::Error {
     let begun = if file == Path::new("-") { None } else { Input::open(file).ok() };
     match begun.and_then(|input| kind::of(input.begin())) {
         Some(Kind { what, advice })
-            if matches!(error, ProcError::Damaged { .. }) && !advice.contains("map") =>
+            if matches!(error, ProcError::Damaged { .. }) && !advice.contains("quarry map") =>
         {
             failure::failed(format_args!("{error}; it is {what}: {advice}"))
         }

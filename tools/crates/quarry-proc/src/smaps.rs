@@ -11,6 +11,8 @@ use crate::text::{self, Lines};
 
 /// Four times what a kernel's default allows (vm.max_map_count) is read of one process, and sixteen times that again.
 const MOST: u64 = 1 << 22;
+/// What smaps_rollup calls all mappings.
+const ROLLUP: &str = "[rollup]";
 /// How many counters that are not known here are kept. Kernels add one in a year.
 const OTHERS: usize = 32;
 
@@ -187,8 +189,18 @@ pub fn read_saved(reader: impl BufRead) -> io::Result<(Vec<Mapping>, Damage)> {
 
 /// Does a text begin like smaps or maps? What stands before the first mapping may be none of it.
 pub fn is_one(begin: &[u8]) -> bool {
+    first(begin).is_some_and(|mapping| &*mapping.name != ROLLUP)
+}
+
+/// Does it begin like smaps_rollup? That looks like one mapping from the first address to the last.
+pub fn is_rollup(begin: &[u8]) -> bool {
+    first(begin).is_some_and(|mapping| &*mapping.name == ROLLUP)
+}
+
+fn first(begin: &[u8]) -> Option<Mapping> {
     text::lines(&text::without_returns(begin.to_vec()))
-        .any(|line| !line.contains(&b'\r') && header(line.trim_ascii(), &mut HashMap::new()).is_some())
+        .filter(|line| !line.contains(&b'\r'))
+        .find_map(|line| header(line.trim_ascii(), &mut HashMap::new()))
 }
 
 fn all_of(mut reader: Reader<impl BufRead>) -> io::Result<(Vec<Mapping>, Damage)> {
@@ -207,7 +219,7 @@ fn all_of(mut reader: Reader<impl BufRead>) -> io::Result<(Vec<Mapping>, Damage)
 pub fn rollup(text: &[u8]) -> Option<Counters> {
     let mut reader = Reader::new(text);
     let mapping = reader.next_mapping().ok()??;
-    (&*mapping.name == "[rollup]" && !mapping.counters.is_empty()).then_some(mapping.counters)
+    (&*mapping.name == ROLLUP && !mapping.counters.is_empty()).then_some(mapping.counters)
 }
 
 /// "START-END PERMS OFFSET MAJOR:MINOR INODE   NAME".

@@ -219,6 +219,8 @@ fn a_rollup_is_one_mapping() {
     assert_eq!(rollup(text).unwrap().get(Field::Rss), Some(1620 << 10));
     assert!(rollup(TEXT.as_bytes()).is_none() && rollup(b"").is_none());
     assert!(rollup(b"1-2 ---p 0 0:0 0 [rollup]\n").is_none());
+    assert!(is_rollup(text) && !is_one(text), "a map of it would have a mapping of 42 TiB");
+    assert!(is_one(TEXT.as_bytes()) && !is_rollup(TEXT.as_bytes()) && !is_rollup(b""));
 }
 
 #[test]
