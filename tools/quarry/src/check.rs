@@ -65,15 +65,15 @@ fn read_raw(path: &Path, show: &mut Show) -> anyhow::Result<usize> {
     let (unfinished, too_long) = if path.is_dir() {
         let mut folder = Folder::new(path);
         folder.read(&mut each).map_err(failed)?;
+        folder.whole().map_err(|why| failure::failed(format_args!("{name}: {why}")))?;
         folder.left()
     } else {
+        let mut file = Growing::open(path).map_err(failed)?;
         if !show::is_raw(path) {
-            path.metadata().map_err(failed)?;
             return Err(failure::failed(format_args!(
                 "{name} is no raw report of quarry check; behind -- a command is checked"
             )));
         }
-        let mut file = Growing::open(path).map_err(failed)?;
         file.read(&mut each).map_err(failed)?;
         (file.lines.unfinished(), file.lines.too_long())
     };

@@ -142,6 +142,19 @@ fn what_is_no_report_is_refused() {
     let Some((bench, file)) = raw("hello\n") else { return };
     check(&bench, &[text(&file)]).expect(1).says("is no raw report").says("behind --");
     check(&bench, &[text(&bench.path("nothing"))]).expect(1).says("No such file");
+    // A folder passes only if something was checked.
+    let folder = bench.path("folder");
+    fs::create_dir(&folder).unwrap();
+    check(&bench, &[text(&folder)]).expect(1).says("has no raw report of quarry check").says("--keep");
+    fs::write(folder.join("1.1.check.zst"), QUIET).unwrap();
+    check(&bench, &[text(&folder)]).expect(1).says("has no raw report");
+    fs::write(folder.join("1.1.check"), "garbage\n").unwrap();
+    check(&bench, &[text(&folder)]).expect(1).says("1.1.check is no raw report");
+    fs::write(folder.join("1.1.check"), QUIET).unwrap();
+    check(&bench, &[text(&folder)]).expect(0);
+    let pipe = folder.join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    check(&bench, &[text(&pipe)]).expect(1).says("is no regular file");
     let known = bench.path("known");
     fs::write(&known, "what\n").unwrap();
     fs::write(&file, QUIET).unwrap();

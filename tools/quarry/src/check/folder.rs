@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use quarry_check::finding::Source;
 use quarry_check::lines::Lines;
 
+use super::show::is_raw;
+
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
 /// Most files.
@@ -57,7 +59,7 @@ impl Growing {
 /// All files of a folder.
 pub struct Folder {
     path: PathBuf,
-    files: BTreeMap<PathBuf, Option<Growing>>,
+    files: BTreeMap<PathBuf, io::Result<Growing>>,
 }
 
 impl Folder {
@@ -72,12 +74,30 @@ impl Folder {
             let is_new = !self.files.contains_key(&path) && self.files.len() < MOST;
             let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
             if is_new && path.extension().is_some_and(|ending| ending == ENDING) && is_file() {
-                let file = Growing::open(&path).ok();
+                let file = Growing::open(&path);
                 self.files.insert(path, file);
             }
         }
         for file in self.files.values_mut().flatten() {
             file.read(&mut each)?;
+        }
+        Ok(())
+    }
+
+    /// An error for a file that cannot be opened or is no report, and where there is none at all.
+    pub fn whole(&self) -> Result<(), String> {
+        if self.files.is_empty() {
+            return Err(format!(
+                "has no raw report of quarry check (*.{ENDING}); --keep makes them, and packed ones must be unpacked"
+            ));
+        }
+        for (path, file) in &self.files {
+            let name = path.display();
+            // A process that was killed at once has an empty one.
+            let about = file.as_ref().map_err(|error| format!("{name}: {error}"))?.file.metadata();
+            if about.is_ok_and(|about| about.len() > 0) && !is_raw(path) {
+                return Err(format!("{name} is no raw report"));
+            }
         }
         Ok(())
     }

@@ -240,11 +240,13 @@ fn suppressions(options: &CheckOptions) -> anyhow::Result<Suppressions> {
     Ok(all)
 }
 
-/// Is it a raw report, or a folder of some?
+/// Is it a raw report, or a folder of some? Nothing else is opened: that may wait for ever.
 pub fn is_raw(path: &Path) -> bool {
-    path.is_dir()
-        || std::fs::File::open(path).is_ok_and(|mut file| {
-            let mut begin = [0; 9];
-            std::io::Read::read_exact(&mut file, &mut begin).is_ok() && &begin == b"{\"begin\":"
-        })
+    let begins = || {
+        let mut begin = [0; 9];
+        let read =
+            std::fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut begin));
+        read.is_ok() && &begin == b"{\"begin\":"
+    };
+    path.metadata().is_ok_and(|about| about.is_dir() || about.is_file() && begins())
 }
