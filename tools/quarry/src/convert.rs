@@ -26,7 +26,7 @@ use quarry_trace::{Head, WriteOptions};
 use serde_json::{Value, json};
 
 use crate::format::{Format as Wish, Makes, Product};
-use crate::opened::Opened;
+use crate::opened::{Opened, packing_of};
 use crate::output::{Output, Place};
 use crate::trace_file::{self, Target};
 use crate::{failure, info};
@@ -235,7 +235,8 @@ fn is_table(format: Format) -> bool {
 /// Convert; the exit code says whether all could be read.
 pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     let (path, to) = options.target()?;
-    if to == Format::Parquet && Packing::of_name(path) != Packing::Plain {
+    let packing = packing_of(path)?;
+    if to == Format::Parquet && packing != Packing::Plain {
         let name = path.display();
         return Err(failure::usage(format!(
             "{name}: parquet is packed inside, and its readers take no other; leave out the ending .gz or .zst"

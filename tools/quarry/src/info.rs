@@ -113,6 +113,7 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
         trace: &trace,
         summary: &summary,
         damage: &damage,
+        source_damaged: damaged,
         sites: &named.sites,
         missing: &named.missing,
         top: options.top as usize,

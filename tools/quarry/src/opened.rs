@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -13,6 +14,7 @@ use quarry_symbols::Symbols;
 use quarry_synth::convert::heaptrack::HeaptrackSource;
 use quarry_synth::convert::json_lines::JsonSource;
 use quarry_synth::convert::mtrace::MtraceSource;
+use quarry_synth::convert::output::Packing;
 use quarry_synth::convert::profile::Profile;
 use quarry_synth::convert::qtr::{QtrSink, QtrSource};
 use quarry_synth::convert::simulation::MsSource;
@@ -20,7 +22,7 @@ use quarry_synth::convert::{self, Format, Source};
 use quarry_synth::ms;
 use quarry_trace::{Trace, TraceError, WriteOptions};
 
-use crate::kind;
+use crate::{failure, kind};
 
 /// A trace, and its name and format.
 pub struct Opened {
@@ -49,6 +51,17 @@ pub struct Whole {
     /// Could a part of that not be read?
     pub damaged: bool,
 }
+
+/// A simulation file.
+pub struct Simulation {
+    pub file: File,
+    pub length: u64,
+    /// What is to be said where it was packed and ended early.
+    pub cut: Option<String>,
+}
+
+/// What is to be said of what was packed and ended early.
+const CUT: &str = "the packed file was cut off; what stands before was used";
 
 impl Opened {
     /// Open it, and find out what it is. `wide` allows slots above 4095 in simulation files.
@@ -126,7 +139,7 @@ impl Opened {
     /// What is to be said of how it came, beside what its source says.
     pub fn remark(&self) -> Option<String> {
         let cut = matches!(self.what, What::Trace(_, true));
-        cut.then(|| String::from("the packed file was cut off; what stands before was used"))
+        cut.then(|| CUT.into())
     }
 
     /// What a profile says; `None`: it is none.
@@ -171,13 +184,39 @@ impl Opened {
         }
     }
 
-    /// A regular file of a simulation, unpacked, and its length.
-    pub fn into_simulation(self) -> anyhow::Result<(File, u64)> {
+    /// A regular file of a simulation, unpacked.
+    pub fn into_simulation(self) -> anyhow::Result<Simulation> {
         let What::Text(Some(input)) = self.what else { anyhow::bail!("{}: is no simulation", self.name) };
-        let file = input.into_file().and_then(|(file, _)| Ok((file.metadata()?.len(), file)));
-        let (length, file) = file.map_err(|error| anyhow::anyhow!("{}: {error}", self.name))?;
-        Ok((file, length))
+        let read = || {
+            let (file, cut) = input.into_file()?;
+            let length = if cut { without_last_word(&file)? } else { file.metadata()?.len() };
+            Ok(Simulation { file, length, cut: cut.then(|| CUT.into()) })
+        };
+        read().map_err(|error: io::Error| anyhow::anyhow!("{}: {error}", self.name))
     }
+}
+
+/// Cuts the copy of a simulation that ended early: of its last word nobody knows how it goes on. Returns its length.
+fn without_last_word(file: &File) -> io::Result<u64> {
+    const WORD: u64 = 4096;
+    let length = file.metadata()?.len();
+    let mut end = vec![0; length.min(WORD) as usize];
+    file.read_exact_at(&mut end, length - length.min(WORD))?;
+    let from_end =
+        |is: fn(u8) -> bool, end: &[u8]| end.iter().rposition(|&byte| !is(byte)).map_or(0, |at| at + 1);
+    let is_space = |byte: u8| byte.is_ascii_whitespace() || byte == 0;
+    loop {
+        end.truncate(from_end(|byte| !byte.is_ascii_whitespace() && byte != 0, &end));
+        let words = from_end(is_space, &end);
+        // A slot without a size goes, too.
+        if words == 0 || end[words - 1] != b'=' {
+            break;
+        }
+        end.truncate(words);
+    }
+    let length = length - length.min(WORD) + end.len() as u64;
+    file.set_len(length)?;
+    Ok(length)
 }
 
 /// Traces are read here and there, so what cannot be is copied first.
@@ -223,4 +262,15 @@ pub fn text(path: &Path) -> anyhow::Result<String> {
         Some(kind) => anyhow::anyhow!("{name}: is {}; {}", kind.what, kind.advice),
         None => anyhow::anyhow!("{name}: is no text"),
     })
+}
+
+/// How to pack what is written to a path, as its name says. An ending that is only read is no name for it.
+pub fn packing_of(path: &Path) -> anyhow::Result<Packing> {
+    if let Some(ending) = Packing::unwritten(path) {
+        let name = path.display();
+        let message =
+            format!("{name}: what is packed so (.{ending}) is read and not written; use .zst or .gz");
+        return Err(failure::usage(message));
+    }
+    Ok(Packing::of_name(path))
 }

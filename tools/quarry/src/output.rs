@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::Context;
+use quarry_proc::shown;
 use quarry_report::style::Style;
 
 use crate::cli::{Color, Common};
@@ -220,6 +221,9 @@ impl Output {
 
     fn remark(&self, kind: &str, message: impl std::fmt::Display) {
         let gap = if kind.is_empty() { "" } else { " " };
+        // What a file holds may stand in a message, and must not move the cursor.
+        let message: Vec<String> = message.to_string().split('\n').map(shown).collect();
+        let message = message.join("\n");
         // Nobody listening is no reason to stop.
         let _ = writeln!(io::stderr(), "quarry: {kind}{gap}{message}");
     }

@@ -4,7 +4,6 @@
 mod predict;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -35,7 +34,7 @@ use quarry_trace::sample::Sampling;
 use quarry_trace::{Head as TraceHead, Trace, Usage};
 
 use crate::format::{Format, Makes, Reports};
-use crate::opened::{Opened, Whole};
+use crate::opened::{Opened, Simulation, Whole};
 use crate::output::{Output, Place};
 use crate::quantity::{seconds, timeout};
 use crate::under::{self, Heap};
@@ -286,8 +285,7 @@ struct Begun {
 
 enum What {
     Trace(Box<Whole>),
-    /// And its length.
-    Simulation(File, u64),
+    Simulation(Simulation),
 }
 
 impl Begun {
@@ -295,8 +293,7 @@ impl Begun {
         let opened = Opened::open(&options.file, None, options.wide)?;
         let name = opened.name.clone();
         let what = if opened.format == TraceFormat::Ms {
-            let (file, length) = opened.into_simulation()?;
-            What::Simulation(file, length)
+            What::Simulation(opened.into_simulation()?)
         } else {
             What::Trace(Box::new(opened.into_trace()?))
         };
@@ -348,7 +345,7 @@ impl Compiled {
         let writer = BufWriter::with_capacity(1 << 20, plan.file());
         let bytes = match &begun.what {
             What::Trace(whole) => whole.trace.bytes(),
-            What::Simulation(_, length) => *length,
+            What::Simulation(simulation) => simulation.length,
         };
         let mut sample = None;
         // A trace is read twice.
@@ -387,10 +384,10 @@ impl Compiled {
                 };
                 (compiled.head, Some(compiled.counts), command, damage, Some(recording))
             }
-            What::Simulation(file, _) => {
+            What::Simulation(Simulation { file, cut: damage, .. }) => {
                 let input = BufReader::new(file);
                 let head = simulation::compile(input, writer, cut, options.wide, &mut progress);
-                (head.map_err(explain)?, None, String::new(), None, None)
+                (head.map_err(explain)?, None, String::new(), damage, None)
             }
         };
         bar.set_position(2 * bytes);

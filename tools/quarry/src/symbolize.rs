@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::Args;
 use quarry_symbols::{Names, Places, Symbols, jit};
 use quarry_synth::convert::Format as TraceFormat;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::failure;
 use crate::format::{Format, Makes, Product};
-use crate::opened::{Opened, Whole};
+use crate::opened::{Opened, Whole, packing_of};
 use crate::output::{Output, Place};
 use crate::places::Where;
 use crate::trace_file::Target;
@@ -67,13 +68,23 @@ pub fn main(options: &SymbolizeOptions, output: &Output) -> anyhow::Result<i32> 
     let opened = Opened::open(&options.trace, None, true).map_err(failed)?;
     let to = options.product.file().unwrap_or(&options.trace);
     let packing = packing(&opened, options)?;
-    let Whole { trace, remarks, damaged, .. } = opened.into_trace().map_err(failed)?;
+    let Whole { trace, mut remarks, mut damaged, .. } = opened.into_trace().map_err(failed)?;
     if crate::info::runs(&options.trace, &trace) {
         return Err(failure::failed(format_args!("{name}: its process is still running, and writes to it")));
     }
     let stacks = trace.stacks().map_err(|error| failure::failed(format_args!("{name}: {error}")))?;
+    if !trace.damage().is_empty() {
+        remarks.push(trace.damage().to_string());
+        damaged = true;
+    }
     if stacks.is_empty() {
-        output.warn(format_args!("{name}: there are no call stacks in it; record with -g"));
+        let why = match trace.end() {
+            Some(_) => "there are no call stacks in it; record with -g",
+            None => {
+                "there are no call stacks in it, and it has no end: it was cut off, or recorded without -g"
+            }
+        };
+        output.warn(format_args!("{name}: {why}"));
     }
     let named = look_up(&trace, &stacks, options.files.places());
     write(&trace, &named.names, to, packing)?;
@@ -99,7 +110,7 @@ pub fn main(options: &SymbolizeOptions, output: &Output) -> anyhow::Result<i32> 
 /// How to pack what is written. In place it is packed as it was, and only a trace of ours is written over.
 fn packing(opened: &Opened, options: &SymbolizeOptions) -> anyhow::Result<Packing> {
     if let Some(to) = options.product.file() {
-        return Ok(Packing::of_name(to));
+        return packing_of(to);
     }
     let refused = |what: &str| {
         let name = options.trace.display();
@@ -180,8 +191,9 @@ pub fn write(trace: &Trace, names: &Names, to: &Path, packing: Packing) -> anyho
     let mut texts: Vec<Vec<u8>> = trace.texts().filter(|text| !Names::is_text(text)).collect();
     texts.extend(names.texts());
     let mut target = Target::open(Some(to), false)?;
-    let mut packed = Packed::new(&mut target, packing)?;
-    trace.copy_with_texts(&mut packed, &texts)?;
-    packed.finish()?;
+    let named = || to.display().to_string();
+    let mut packed = Packed::new(&mut target, packing).with_context(named)?;
+    trace.copy_with_texts(&mut packed, &texts).with_context(named)?;
+    packed.finish().with_context(named)?;
     target.keep()
 }

@@ -64,11 +64,18 @@ fn what_is_left_out_of_a_foreign_file_is_said() {
         let ended = bench.run(&["info", "--json", text(&file)]).expect(0);
         ended.says("cut off in or behind line");
         let info = ended.json();
+        assert_eq!(info["trace"]["complete"], false);
         let peak = info["allocations"]["peak_live_bytes"].as_u64().or(info["live"]["peak_bytes"].as_u64());
         assert_eq!(peak, Some(bytes), "{info:#}");
     }
     fs::write(&file, "= Start\n@ ./a:[0x10] + 0x1000 0x20\n= End").unwrap();
-    bench.run(&["info", "--strict", text(&file)]).expect(0);
+    let whole = bench.run(&["info", "--strict", "--json", text(&file)]).expect(0).json();
+    assert_eq!(whole["trace"]["complete"], true);
+    // What stands in a file moves no cursor.
+    fs::write(&file, "%warn \x1b[31mred\nheap profile: 1: 2 [3: 4] @ heapprofile\n 1: 2 [3: 4] @ 0x10\n")
+        .unwrap();
+    let said = bench.run(&["info", text(&file)]).expect(0);
+    assert!(said.stderr.contains("\\u{1b}[31mred") && !said.stderr.contains('\x1b'), "{}", said.stderr);
     fs::write(&file, "= Start\nfoo\n").unwrap();
     bench.run(&["info", text(&file)]).expect(1).says("cut: line 2: 'foo' is no line of mtrace");
 }

@@ -247,6 +247,8 @@ fn each_verb_says_who_reads_a_file() {
     fs::write(&core, b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x04\0").unwrap();
     fs::write(&massif, "desc: (none)\ncmd: ./a\ntime_unit: i\n").unwrap();
     fs::write(&heap, "heap_v2/524288\n").unwrap();
+    let rollup = path("rollup");
+    fs::write(&rollup, "00400000-7fff00000000 ---p 00000000 00:00 0  [rollup]\nRss: 4 kB\n").unwrap();
     let file = |verb: &str| subjects.iter().find(|subject| subject.verb == verb).unwrap().file.clone();
     stage.bench.run(&["convert", "-q", text(&file("info")), "-o", text(&table)]).expect(0);
     let report = path("report");
@@ -261,6 +263,7 @@ fn each_verb_says_who_reads_a_file() {
         (heap, "profile", "quarry info"),
         (table, "table", "what the table was made from"),
         (report, "report", "what it was made from"),
+        (rollup, "sums", "copy /proc/PID/smaps"),
         (PathBuf::from(env!("CARGO_BIN_EXE_quarry")), "program", "quarry record"),
     ];
     let read: [(&str, &[&str], i32); 6] = [
@@ -286,4 +289,64 @@ fn each_verb_says_who_reads_a_file() {
             );
         }
     }
+}
+
+/// Of the last word of a packed simulation that was cut nobody knows how it goes on.
+#[test]
+fn a_packed_simulation_that_was_cut_plays_what_is_whole() {
+    let Some(stage) = replay::Stage::new() else { return };
+    let whole: Vec<String> =
+        (0..4000).map(|number| format!("{}={}", number % 50, 1_000_000 + number)).collect();
+    let plain = stage.bench.path("plain.ms");
+    fs::write(&plain, whole.join(" ")).unwrap();
+    let packed = Command::new("gzip").arg("-c").arg(&plain).output();
+    let Ok(packed) = packed else { return eprintln!("skipped: needs gzip to pack files with") };
+    let cut = stage.bench.path("cut.ms.gz");
+    let played = ["--json", "-n", "1", "--no-warmup", "--no-latency", "--with", "system"];
+    for length in [packed.stdout.len() / 2, packed.stdout.len() / 2 + 1, packed.stdout.len() / 2 + 2] {
+        fs::write(&cut, &packed.stdout[..length]).unwrap();
+        let ended = stage.bench.run(&[&["replay", text(&cut)][..], &played].concat()).expect(0);
+        let json = ended.json();
+        assert!(json["damage"].as_str().is_some_and(|damage| damage.contains("cut off")), "{json:#}");
+        // No size of the whole one is smaller.
+        let info = stage.bench.run(&["info", "--json", text(&cut)]).expect(0).json();
+        let count = |key: &str| json["plan"]["operations"][key].as_u64().unwrap();
+        let (births, moves) = (&info["allocations"]["count"], &info["reallocs"]["count"]);
+        assert_eq!((count("malloc"), count("realloc")), (births.as_u64().unwrap(), moves.as_u64().unwrap()));
+    }
+}
+
+/// An ending that stands for a packing which is read alone is refused before anything is made.
+#[test]
+fn what_is_not_packed_is_not_named_so() {
+    let Some((stage, subjects)) = subjects() else { return };
+    let trace = text(&subjects[0].file);
+    for ending in ["xz", "lz4", "XZ"] {
+        let out = stage.bench.path(&format!("out.csv.{ending}"));
+        stage.bench.run(&["convert", trace, "-o", text(&out)]).expect(2).says("is read and not written");
+        let out = stage.bench.path(&format!("out.qtr.{ending}"));
+        stage.bench.run(&["symbolize", trace, "-o", text(&out)]).expect(2).says("is read and not written");
+        stage
+            .bench
+            .run(&["gen", "--allocations", "10", "-o", text(&out)])
+            .expect(2)
+            .says("is read and not written");
+        assert!(!out.exists());
+    }
+    let out = stage.bench.path("out.CSV.GZ");
+    stage.bench.run(&["convert", "-q", trace, "-o", text(&out)]).expect(0);
+    assert_eq!(fs::read(&out).unwrap()[..2], [0x1F, 0x8B]);
+}
+
+/// Names are put into what is left of a trace, and the rest is told.
+#[test]
+fn a_damaged_trace_is_told_when_it_gets_names() {
+    let Some((stage, subjects)) = subjects() else { return };
+    let (bad, out) = (stage.bench.path("bad.qtr"), stage.bench.path("out.qtr"));
+    let mut bytes = fs::read(&subjects[0].file).unwrap();
+    bytes.extend([0x5A; 3000]);
+    fs::write(&bad, bytes).unwrap();
+    stage.bench.run(&["info", "--strict", text(&bad)]).expect(1);
+    let ended = stage.bench.run(&["symbolize", text(&bad), "-o", text(&out)]).expect(1);
+    ended.says("bad.qtr: ").says("3000 bytes left out");
 }

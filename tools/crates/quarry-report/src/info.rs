@@ -94,6 +94,8 @@ pub struct Info<'a> {
     pub summary: &'a Summary,
     /// What of it could not be read.
     pub damage: &'a Damage,
+    /// The file of another tool that it was made of was cut off or damaged.
+    pub source_damaged: bool,
     /// Where blocks came from, in no order; empty if no stacks were recorded.
     pub sites: &'a [CallSite],
     /// Files without symbols, and why.

@@ -24,7 +24,7 @@ use serde_json::json;
 
 pub use options::GenOptions;
 
-use crate::opened::{Opened, Whole};
+use crate::opened::{Opened, Whole, packing_of};
 use crate::output::{Output, Place};
 use crate::trace_file::{self, Target};
 use crate::{failure, inputs};
@@ -113,7 +113,7 @@ fn generate(
         writer: format!("quarry gen {} --seed {}", env!("CARGO_PKG_VERSION"), options.seed),
         ..Head::default()
     };
-    let packing = options.product.file().map_or(Packing::Plain, Packing::of_name);
+    let packing = options.product.file().map_or(Ok(Packing::Plain), packing_of)?;
     let mut writer = target
         .map(|target| {
             TraceWriter::create(
@@ -251,11 +251,11 @@ fn simulation(options: &GenOptions, output: &Output) -> anyhow::Result<i32> {
         slots: wish.pointers as u32,
         seed: options.seed,
     });
+    let packing = options.product.file().map_or(Ok(Packing::Plain), packing_of)?;
     let mut target = Target::open(options.product.file(), true)?;
     let bar = progress(wish.commands, output);
     let mut count = 0_u64;
     let write = || -> io::Result<u64> {
-        let packing = options.product.file().map_or(Packing::Plain, Packing::of_name);
         let mut writer = Writer::new(Packed::new(&mut target, packing)?);
         for command in commands {
             writer.command(command)?;

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use quarry_proc::shown;
 use quarry_report::style::Style;
 use quarry_report::table::{self, Align, Text};
 use quarry_report::units;
@@ -54,7 +55,7 @@ impl About<'_> {
             Profile::holds(self.format)
         );
         if !profile.command.is_empty() {
-            let _ = writeln!(text, "  command    {}", profile.command.escape_debug());
+            let _ = writeln!(text, "  command    {}", shown(&profile.command));
         }
         if profile.sample > 0 {
             let every = bytes(profile.sample);
@@ -111,9 +112,8 @@ impl About<'_> {
 
     fn stacks(&self, style: Style) -> String {
         let rows = self.profile.stacks.iter().take(self.top).map(|stack| {
-            let shown = if self.all { stack.frames.len() } else { 1 + CALLERS };
-            let names: Vec<String> =
-                stack.frames.iter().take(shown).map(|frame| frame.escape_debug().to_string()).collect();
+            let most = if self.all { stack.frames.len() } else { 1 + CALLERS };
+            let names: Vec<String> = stack.frames.iter().take(most).map(|frame| shown(frame)).collect();
             let names =
                 if names.is_empty() { String::from("(no stack recorded)") } else { names.join("\n  < ") };
             let allocated = stack.allocated.map_or_else(|| String::from("-"), sum);

@@ -118,7 +118,7 @@ fn trace(info: &Info) -> Value {
         "file": info.file,
         "bytes": info.trace.bytes(),
         "bytes_per_event": (summary.events > 0).then(|| info.trace.bytes() as f64 / summary.events as f64),
-        "complete": end.is_some_and(|end| end.signal.is_none()) && info.damage.is_empty(),
+        "complete": end.is_some_and(|end| end.signal.is_none()) && info.damage.is_empty() && !info.source_damaged,
         "head": head,
         "end": end,
         "process_now": info.now.map(super::Now::word),

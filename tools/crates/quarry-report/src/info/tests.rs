@@ -75,6 +75,7 @@ fn with_info<T>(trace: &Trace, then: impl FnOnce(&Info) -> T) -> T {
         trace,
         summary: &summary,
         damage: &damage,
+        source_damaged: false,
         sites: &sites,
         missing: &[],
         top: 5,

@@ -6,6 +6,10 @@ use std::path::Path;
 
 use flate2::write::GzEncoder;
 
+fn ending(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_ascii_lowercase())
+}
+
 /// How an output is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
@@ -20,11 +24,16 @@ pub enum Packing {
 impl Packing {
     /// What a name stands for: `.gz`, `.zst`.
     pub fn of_name(path: &Path) -> Self {
-        match path.extension().and_then(|ending| ending.to_str()) {
+        match ending(path).as_deref() {
             Some("gz") => Packing::Gzip,
             Some("zst") => Packing::Zstd,
             _ => Packing::Plain,
         }
+    }
+
+    /// What a name stands for that is unpacked when it is read, and not written.
+    pub fn unwritten(path: &Path) -> Option<String> {
+        ending(path).filter(|ending| matches!(ending.as_str(), "xz" | "lz4" | "bz2"))
     }
 }
 
