@@ -471,3 +471,24 @@ fn a_log_from_a_pipe_proves_no_file() {
     fs::File::options().append(true).open(&program).unwrap().set_modified(hour_ago).unwrap();
     bench.run(&["info", "--json", text(&log)]).expect(0).says("was changed after the log was written");
 }
+
+/// A file of heaptrack has no names for what it could not name, and addresses that are others in each run.
+#[test]
+fn what_has_no_name_is_the_same_in_two_runs() {
+    let Some(bench) = Bench::new() else { return };
+    let write = |name: &str, base: u64| {
+        let file = bench.path(name);
+        let text = format!(
+            "v 10300 3\nX ./a\nI 1000 10\ns a /l/libz.so\ni {:x} 1\nt 1 0\ni {:x} 1\nt 2 0\na 64 1\na 32 2\n+ 0\n+ 1\nc 1\n",
+            base + 0x7b9,
+            base + 0x9abc
+        );
+        fs::write(&file, text).unwrap();
+        file
+    };
+    let (first, second) = (write("first", 0x7f02_d2ca_5000), write("second", 0x7f3e_b9aa_5000));
+    let said = bench.run(&["profile", text(&first), text(&second)]).expect(0).stdout;
+    assert!(said.contains("no site has changed"), "{said}");
+    let alone = bench.run(&["profile", text(&first)]).expect(0).stdout;
+    assert!(alone.contains("0x7f02d2ca57b9 in libz.so"), "{alone}");
+}

@@ -42,6 +42,8 @@ pub struct Frame {
     pub offset: u64,
     /// Is the address as it was although there is a file? Files of other tools may not say where theirs was mapped.
     pub unplaced: bool,
+    /// Is of that address only the part within a page left?
+    pub within_page: bool,
 }
 
 impl Frame {
@@ -60,6 +62,7 @@ impl Frame {
         let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
         let place = match (self.module.is_empty(), self.unplaced) {
             (true, _) => format!("{:#x}", self.offset),
+            (false, true) if self.within_page => format!("0x…{:03x} in {}", self.offset, self.module_name()),
             (false, true) => format!("{:#x} in {}", self.offset, self.module_name()),
             (false, false) => format!("{}+{:#x}", self.module_name(), self.offset),
         };
@@ -88,6 +91,7 @@ mod tests {
             module: module.into(),
             offset: 0x12,
             unplaced: false,
+            within_page: false,
         };
         assert_eq!(frame(Some("f(int)"), Some("/a/b.c"), Some(3), "/x").text(), "f(int) at b.c:3");
         assert_eq!(frame(Some("f"), None, None, "/lib/libx.so").text(), "f in libx.so");
@@ -97,5 +101,6 @@ mod tests {
         assert_eq!(frame(None, None, None, "").text(), "0x12");
         let unplaced = Frame { unplaced: true, ..frame(None, None, None, "/lib/libx.so") };
         assert_eq!(unplaced.text(), "0x12 in libx.so");
+        assert_eq!(Frame { within_page: true, ..unplaced }.text(), "0x…012 in libx.so");
     }
 }

@@ -24,6 +24,9 @@ pub struct Code {
     is_return: bool,
 }
 
+/// Files are mapped by pages of this size, or of a multiple.
+const PAGE: u64 = 4096;
+
 /// Knows the modules of a trace, and opens their files when they are asked for.
 pub struct Symbols {
     modules: Vec<Module>,
@@ -36,6 +39,7 @@ pub struct Symbols {
     known: HashMap<StackId, Rc<[Frame]>>,
     missing: Vec<String>,
     nameless: bool,
+    across_runs: bool,
 }
 
 impl Symbols {
@@ -50,6 +54,7 @@ impl Symbols {
             known: HashMap::new(),
             missing: Vec::new(),
             nameless: false,
+            across_runs: false,
         }
     }
 
@@ -91,6 +96,12 @@ impl Symbols {
     /// Open no files: addresses keep the name of their module and an offset in it.
     pub fn without_names(&mut self) {
         self.nameless = true;
+    }
+
+    /// Frames are compared with those of other runs. Of an address in a file that lay elsewhere then, only the part within
+    /// a page stays the same.
+    pub fn across_runs(&mut self) {
+        self.across_runs = true;
     }
 
     /// What runs at a node of a stack: the function, after what was inlined into it there.
@@ -147,14 +158,18 @@ impl Symbols {
         let module = index.map(|index| &self.modules[index]);
         let function = module.filter(|_| !self.nameless).and_then(|module| module.function.as_ref());
         let unplaced = self.names.module(node.id).filter(|_| module.is_none());
-        let bare = Frame {
+        let mut bare = Frame {
             function: function.map(|function| demangled(&function.name)),
             module: module
                 .map_or_else(|| unplaced.unwrap_or_default().to_owned(), |module| module.path.clone()),
             offset: module.map_or(node.pc, |module| node.pc.wrapping_sub(module.base)),
             unplaced: unplaced.is_some(),
+            within_page: self.across_runs && unplaced.is_some(),
             ..Frame::default()
         };
+        if bare.within_page {
+            bare.offset &= PAGE - 1;
+        }
         if self.nameless {
             return vec![bare];
         }
@@ -178,7 +193,13 @@ impl Symbols {
             let opened = SymbolFile::find(module, places, recorded_ns);
             // What has no folder is no file that could be missing, like the kernel's own code.
             let of_file = module.path.contains('/');
-            opened.map_err(|why| missing.extend(of_file.then(|| format!("{}: {why}", module.path)))).ok()
+            // mtrace has a module for each function.
+            let missed = |why| {
+                missing.extend(
+                    Some(format!("{}: {why}", module.path)).filter(|m| of_file && !missing.contains(m)),
+                )
+            };
+            opened.map_err(missed).ok()
         });
         file.as_ref()
     }

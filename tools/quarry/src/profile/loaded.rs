@@ -59,6 +59,9 @@ pub fn load(
     if options.no_symbols {
         symbols.without_names();
     }
+    if super::options::inputs(options).len() > 1 {
+        symbols.across_runs();
+    }
     let calls = named(&profile, &stacks, &mut symbols, &folding);
     let missing = symbols.missing().to_vec();
     for missing in &missing {
