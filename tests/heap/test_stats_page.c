@@ -232,7 +232,9 @@ TEST(live_blocks_by_class_are_all) {
 
 // A program frees half of what it has within a moment, and sleeps: nobody looks again.
 TEST(a_burst_of_frees_is_seen) {
-    enum { BLOCKS = 20000, BYTES = 3000, LISTS = 8 << 20 };
+    enum { BLOCKS = 20000,
+        BYTES = 3000,
+        LISTS = 8 << 20 };
     const quarry_stats_page_t *p = page();
     static void *block[BLOCKS];
     for (int i = 0; i < BLOCKS; i++) CHECK((block[i] = quarry_malloc(BYTES)));
