@@ -2,7 +2,9 @@
 //! Raw reports, as the library writes them, and what quarry check makes of them.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use crate::common::{Bench, Ended, text};
 
@@ -109,8 +111,16 @@ fn the_exit_code_is_that_of_what_counts() {
     let none = [&hidden[..], &["--leak-errors", "none", file]].concat();
     let said = check(&bench, &none).expect(0).stdout;
     assert!(said.contains("errors: none\n") && said.contains("     1 frees\n"), "{said}");
-    fs::write(&known, frees.to_owned() + "leak:prog\n").unwrap();
+    let all = frees.to_owned() + "leak:prog\n";
+    fs::write(&known, &all).unwrap();
     check(&bench, &[&hidden[..], &[file]].concat()).expect(0);
+    // As an editor of Windows saves it, and from a pipe.
+    fs::write(&known, format!("\u{feff}{}", all.replace('\n', "\r\n"))).unwrap();
+    check(&bench, &[&hidden[..], &[file]].concat()).expect(0);
+    let mut piped = bench.quarry(["check", "--suppressions", "-", file]);
+    let mut piped = piped.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    piped.stdin.take().unwrap().write_all(all.as_bytes()).unwrap();
+    assert_eq!(piped.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -57,6 +57,9 @@ pub enum CoreError {
     /// Of a 32-bit process, or of another byte order.
     #[error("is a core file of a 32-bit or foreign process; only 64-bit ones are read")]
     Foreign,
+    /// Nothing says where its memory is.
+    #[error("is a core file without a segment of memory: its table of segments is empty, or lost")]
+    Empty,
     /// Its headers are not whole.
     #[error("is damaged: {0}")]
     Damaged(#[from] object::read::Error),
@@ -135,6 +138,9 @@ pub fn parse<'data>(data: impl ReadRef<'data>) -> Result<CoreFile, CoreError> {
     core.mappings.sort_by_key(|mapping| mapping.start);
     for (start, end, offset, name) in files {
         give_name(&mut core.mappings, (start, end), offset, &name);
+    }
+    if core.mappings.is_empty() {
+        return Err(CoreError::Empty);
     }
     for task in &mut core.tasks.list {
         task.name = core.name.clone().unwrap_or_default();

@@ -153,6 +153,9 @@ fn damage_is_no_end_of_ours() {
         }
         odd[at] = bytes[at];
     }
+    let mut none = bytes.clone();
+    none[56..58].copy_from_slice(&0u16.to_ne_bytes());
+    assert!(matches!(parse(&none[..]), Err(CoreError::Empty)));
     assert!(matches!(parse(&b"\x7fELF"[..]), Err(CoreError::Damaged(_) | CoreError::Foreign)));
     let program = std::fs::read("/bin/sh").unwrap();
     assert!(matches!(parse(&program[..]), Err(CoreError::NoCore)));

@@ -2,6 +2,7 @@
 //! From lines to what is shown: text at once, and the other formats at the end.
 
 use std::collections::{HashMap, HashSet};
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use quarry_check::source::Sources;
 use quarry_check::suppress::Suppressions;
 use quarry_check::text::{Ending, Text};
 use quarry_check::{json, sarif, says, xml};
+use quarry_input::Input;
 
 use super::options::CheckOptions;
 use crate::failure;
@@ -228,12 +230,14 @@ impl<'a> Show<'a> {
 fn suppressions(options: &CheckOptions) -> anyhow::Result<Suppressions> {
     let mut all = Suppressions::default();
     for path in &options.suppressions {
-        let name = path.display();
-        let about = path.metadata().with_context(|| format!("cannot read the suppressions in {name}"))?;
-        if about.len() > LARGEST {
+        let name = quarry_input::name(path);
+        let mut bytes = Vec::new();
+        Input::open(path)
+            .and_then(|input| input.take(LARGEST + 1).read_to_end(&mut bytes))
+            .with_context(|| format!("cannot read the suppressions in {name}"))?;
+        if bytes.len() as u64 > LARGEST {
             return Err(failure::usage(format_args!("{name}: too large for a file of suppressions")));
         }
-        let bytes = std::fs::read(path).with_context(|| format!("cannot read the suppressions in {name}"))?;
         all.add(&String::from_utf8_lossy(&bytes))
             .map_err(|fault| failure::usage(format_args!("{name}: {fault}")))?;
     }
