@@ -4,8 +4,6 @@
 use crate::event::{StackId, StackNode};
 use crate::hash::NumberMap;
 
-/// Most frames of a stack that are followed.
-const DEEPEST: usize = 4096;
 /// Numbers may run so far ahead of the nodes that were seen, and still be kept in a row.
 const AHEAD: usize = 1 << 16;
 /// Most nodes that are kept.
@@ -33,6 +31,9 @@ pub struct StackTree {
 }
 
 impl StackTree {
+    /// Most frames of a stack that are followed.
+    pub const DEEPEST: usize = 4096;
+
     /// A tree without nodes.
     pub fn new() -> Self {
         Self::default()
@@ -87,7 +88,16 @@ impl StackTree {
     /// The frames of a stack, the innermost first. A chain that never ends, which only a damaged trace has, is
     /// cut.
     pub fn frames(&self, id: StackId) -> impl Iterator<Item = StackNode> + '_ {
-        std::iter::successors(self.get(id), |node| self.get(node.parent)).take(DEEPEST)
+        self.chain(id).take(Self::DEEPEST)
+    }
+
+    /// Has a stack more frames than so many?
+    pub fn is_deeper(&self, id: StackId, than: usize) -> bool {
+        self.chain(id).nth(than).is_some()
+    }
+
+    fn chain(&self, id: StackId) -> impl Iterator<Item = StackNode> + '_ {
+        std::iter::successors(self.get(id), |node| self.get(node.parent))
     }
 }
 
@@ -109,6 +119,7 @@ mod tests {
         assert_eq!(tree.len(), 4);
         let frames: Vec<StackNode> = tree.frames(u32::MAX).collect();
         assert_eq!(frames, [node(u32::MAX, 3), node(3, 2), node(2, 1), node(1, 0)]);
+        assert!(tree.is_deeper(u32::MAX, 3) && !tree.is_deeper(u32::MAX, 4) && !tree.is_deeper(77, 0));
         assert_eq!(tree.frames(0).count(), 0);
         assert_eq!(tree.frames(77).count(), 0);
         assert!(tree.row.len() < 10, "a number of 2^32 takes no row of that length");
@@ -119,7 +130,8 @@ mod tests {
         let mut tree = StackTree::new();
         tree.add(&node(1, 2));
         tree.add(&node(2, 1));
-        assert_eq!(tree.frames(1).count(), DEEPEST);
+        assert_eq!(tree.frames(1).count(), StackTree::DEEPEST);
+        assert!(tree.is_deeper(1, StackTree::DEEPEST));
     }
 
     #[test]

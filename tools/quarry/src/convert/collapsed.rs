@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 use quarry_symbols::{Folding, Frame};
+use quarry_synth::convert::Losses;
 use quarry_synth::convert::gathered::{Late, LateSink, Whole};
 use quarry_trace::Head;
 use quarry_trace::analysis::Site;
@@ -77,10 +78,14 @@ fn line(folding: &Folding, frames: &[Frame]) -> String {
 }
 
 impl<W: Write> Late for Collapsed<W> {
-    fn write(&mut self, whole: &mut Whole) -> io::Result<()> {
+    fn write(&mut self, whole: &mut Whole, losses: &mut Losses) -> io::Result<()> {
         let mut lines: BTreeMap<String, Estimate> = BTreeMap::new();
         for site in &whole.summary.sites {
-            let frames = whole.symbols.stack(&whole.stacks, site.stack, DEEPEST);
+            let mut frames = whole.symbols.stack(&whole.stacks, site.stack, DEEPEST + 1);
+            if frames.len() > DEEPEST {
+                frames.truncate(DEEPEST);
+                losses.cut();
+            }
             *lines.entry(line(&self.folding, &frames)).or_default() += self.by.of(site);
         }
         for (line, sum) in lines.iter().filter(|(_, sum)| sum.value() > 0) {

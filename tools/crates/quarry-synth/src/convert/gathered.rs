@@ -16,8 +16,8 @@ pub trait Late {
     /// Take note of an event, `ns` nanoseconds after the beginning; `analysis` has it already.
     fn note(&mut self, _event: &Event, _ns: u64, _analysis: &Analysis) {}
 
-    /// Write it.
-    fn write(&mut self, whole: &mut Whole) -> io::Result<()>;
+    /// Write it. Frames that are left out are counted.
+    fn write(&mut self, whole: &mut Whole, losses: &mut Losses) -> io::Result<()>;
 }
 
 /// Sums up a trace, and then writes it.
@@ -55,7 +55,7 @@ impl<F: Late> Sink for LateSink<F> {
 
     fn finish(&mut self, _: &End) -> Result<(), Error> {
         let Some(gathered) = self.gathered.take() else { return Ok(()) };
-        self.format.write(&mut gathered.finish()).map_err(Error::Write)
+        self.format.write(&mut gathered.finish(), &mut self.losses).map_err(Error::Write)
     }
 
     fn losses(&self) -> &Losses {

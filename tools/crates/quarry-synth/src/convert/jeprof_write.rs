@@ -11,8 +11,9 @@ use std::io::{self, Write};
 use quarry_symbols::{Frame, Mapped, Symbols};
 use quarry_trace::analysis::Site;
 use quarry_trace::sample::Estimate;
-use quarry_trace::{Head, Module, Segment, StackNode};
+use quarry_trace::{Head, Module, Segment, StackNode, StackTree};
 
+use super::Losses;
 use super::gathered::{Late, LateSink, Whole};
 
 /// Pages of all processors begin at multiples of this.
@@ -62,7 +63,7 @@ impl<W: Write> JeprofSink<W> {
 }
 
 impl<W: Write> Late for Jeprof<W> {
-    fn write(&mut self, whole: &mut Whole) -> io::Result<()> {
+    fn write(&mut self, whole: &mut Whole, losses: &mut Losses) -> io::Result<()> {
         let mut sites: Vec<&Site> = whole.summary.sites.iter().collect();
         sites.sort_by_key(|site| (std::cmp::Reverse(site.bytes.value()), site.stack));
         let sums = |site: &Site| {
@@ -75,6 +76,9 @@ impl<W: Write> Late for Jeprof<W> {
         for site in sites {
             let sums = sums(site);
             total.iter_mut().zip(sums).for_each(|(total, sum)| *total = total.saturating_add(sum));
+            if whole.stacks.is_deeper(site.stack, StackTree::DEEPEST) {
+                losses.cut();
+            }
             let mut stack = String::new();
             for (depth, node) in whole.stacks.frames(site.stack).enumerate() {
                 let mut pc = places.address(&whole.symbols, &node);

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use quarry_symbols::{Folding, Frame};
-use quarry_trace::analysis::Analysis;
+use quarry_trace::analysis::{Analysis, Site};
 use quarry_trace::{Event, Head, StackId};
 
+use super::Losses;
 use super::gathered::{Late, LateSink, Whole};
 
 /// Most snapshots, without the peak and the end. Massif takes as many.
@@ -148,7 +149,9 @@ impl<W: Write> Late for Massif<W> {
         }
     }
 
-    fn write(&mut self, whole: &mut Whole) -> std::io::Result<()> {
+    fn write(&mut self, whole: &mut Whole, losses: &mut Losses) -> std::io::Result<()> {
+        let is_cut = |site: &&Site| whole.stacks.is_deeper(site.stack, DEEPEST);
+        whole.summary.sites.iter().filter(is_cut).for_each(|_| losses.cut());
         let in_bytes = self.by_bytes || self.now.ns < SHORT_NS;
         let (snapshots, peak) = self.snapshots(whole, in_bytes);
         let to = &mut self.output;

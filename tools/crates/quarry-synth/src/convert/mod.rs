@@ -108,6 +108,11 @@ impl Losses {
         }
     }
 
+    /// A stack has more frames than are written of it.
+    pub fn cut(&mut self) {
+        self.add("the outermost frames of deep stacks");
+    }
+
     /// An event of this thread goes to a format that knows one. `first` is whose was the first event.
     fn thread(&mut self, first: &mut Option<ThreadId>, thread: ThreadId) {
         if *first.get_or_insert(thread) != thread {

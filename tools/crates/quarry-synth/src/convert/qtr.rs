@@ -25,8 +25,8 @@ pub(super) fn stack_of(what: &mut What) -> Option<&mut StackId> {
 pub struct QtrSource<'t> {
     trace: &'t Trace,
     events: Merged<'t>,
-    /// Stacks that were given.
-    given: Map<StackId, ()>,
+    /// Stacks that were given, and how many events were seen by then.
+    given: Map<StackId, u64>,
     /// Nodes to be given, the next one last, and the event behind them.
     waiting: Vec<StackNode>,
     event: Option<(Event, u64)>,
@@ -51,20 +51,22 @@ impl<'t> QtrSource<'t> {
         }
     }
 
-    /// Note the nodes of a stack that were not given yet.
-    fn wait(&mut self, id: StackId) {
+    /// Note the nodes of a stack that were not given yet, however many there are.
+    fn wait(&mut self, mut id: StackId) {
         let Some(tree) = self.events.stacks() else { return };
-        for mut node in tree.frames(id) {
-            let above = node.parent;
-            if above != 0 && tree.get(above).is_none() {
-                node.parent = 0;
-            }
-            if self.given.insert(node.id, ()).is_some() {
-                return;
+        while let Some(node) = tree.get(id) {
+            if let Some(before) = self.given.insert(id, self.seen) {
+                self.given.insert(id, before);
+                if before < self.seen {
+                    return;
+                }
+                // A ring, which only a damaged trace has.
+                break;
             }
             self.waiting.push(node);
+            id = node.parent;
         }
-        // A chain that is longer than anybody follows is cut there.
+        // Its caller is not in the file, or comes behind it.
         if let Some(outermost) = self.waiting.last_mut() {
             outermost.parent = 0;
         }

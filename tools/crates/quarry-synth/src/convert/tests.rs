@@ -604,6 +604,39 @@ fn heaptrack_that_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn stacks_of_any_depth_go_there_and_back() {
+    const DEPTH: u32 = 10_000;
+    let mut items: Vec<Item> = (1..=DEPTH)
+        .map(|id| Item::Stack(1, StackNode { id, parent: id - 1, pc: id.into(), is_return: true }))
+        .collect();
+    let alloc = |time, stack| {
+        let what = What::Alloc { api: AllocApi::Malloc, size: 5, address: time * 16, align: 0, stack };
+        Item::Event(Event { time, thread: 1, what }, time)
+    };
+    items.extend([alloc(1, DEPTH), alloc(2, DEPTH / 2)]);
+    assert_eq!(from_qtr(to_qtr(&items, true)), items);
+    // Formats with fewer frames say so.
+    let mut jeprof =
+        super::jeprof_write::JeprofSink::new(Vec::new(), &head(), super::jeprof_write::Live::AtTheEnd, true);
+    let mut massif =
+        super::massif_write::MassifSink::new(Vec::new(), &head(), quarry_symbols::Folding::default());
+    let sinks: [&mut dyn Sink; 2] = [&mut jeprof, &mut massif];
+    for sink in sinks {
+        give(sink, &items);
+        assert_eq!(sink.losses().count("the outermost frames of deep stacks"), 2);
+    }
+}
+
+#[test]
+fn a_ring_of_stacks_is_cut_where_it_begins_again() {
+    let node = |id, parent| Item::Stack(1, StackNode { id, parent, pc: id.into(), is_return: true });
+    let what = What::Alloc { api: AllocApi::Malloc, size: 5, address: 16, align: 0, stack: 1 };
+    let alloc = Item::Event(Event { time: 1, thread: 1, what }, 1);
+    let read = from_qtr(to_qtr(&[node(1, 2), node(2, 3), node(3, 1), alloc.clone()], false));
+    assert_eq!(read, [node(3, 0), node(2, 3), node(1, 2), alloc]);
+}
+
+#[test]
 fn packed_text_is_read_and_written() {
     use super::output::{Output, Packing};
     use std::io::Write;
