@@ -80,6 +80,22 @@ fn what_is_left_out_of_a_foreign_file_is_said() {
     bench.run(&["info", text(&file)]).expect(1).says("cut: line 2: 'foo' is no line of mtrace");
 }
 
+#[test]
+fn a_log_of_two_processes_is_told() {
+    let Some(bench) = Bench::new() else { return };
+    let (file, out) = (bench.path("two"), bench.path("two.qtr"));
+    // What a process had not yet written when it forked, its child writes, too.
+    let log = "= Start\n@ ./a:[0x10] + 0x1000 0x20\n@ ./a:[0x10] - 0x1000\n";
+    fs::write(&file, log.repeat(2)).unwrap();
+    let ended = bench.run(&["info", "--strict", "--json", text(&file)]).expect(1);
+    ended.says("another file begins in line 4; only what stands before was used (tail -n +4 has the rest)");
+    assert_eq!(
+        ended.json()["operations"]["malloc"].as_u64().or(ended.json()["allocations"]["count"].as_u64()),
+        Some(1)
+    );
+    bench.run(&["convert", text(&file), "-o", text(&out)]).expect(1).says("another file begins in line 4");
+}
+
 fn call_sites(bench: &Bench, file: &Path) -> Vec<Value> {
     bench.run(&["info", "--json", text(file)]).expect(0).json()["call_sites"].as_array().unwrap().clone()
 }

@@ -16,7 +16,7 @@ use quarry_trace::{AllocApi, FreeApi, Head, StackNode, What};
 use serde_json::json;
 
 use super::files;
-use super::input::{Input, Lines, shown};
+use super::input::{Input, Lines, Taken, shown};
 use super::text::{Queue, Text, TextSource};
 use super::{Error, synthetic};
 use crate::space::Space;
@@ -60,6 +60,13 @@ impl<'a> Fields<'a> {
         };
         Some(String::from_utf8_lossy(bytes).into_owned())
     }
+}
+
+/// "I 1000 5f1d9e": how large pages are, and how many there are.
+fn is_system(line: &[u8]) -> bool {
+    let Some(rest) = line.strip_prefix(b"I ") else { return false };
+    let mut fields = Fields(rest);
+    fields.number().is_some() && fields.number().is_some() && fields.word().is_none()
 }
 
 /// An instruction as a line has it: its address, and what is known of it.
@@ -155,7 +162,11 @@ impl Heaptrack {
                 self.held = true;
                 break;
             }
+            let is_command = self.command.is_empty() && self.lines.line().first() == Some(&b'X');
             self.read_line(&mut nothing)?;
+            if is_command {
+                self.read_rest_of_command(&mut nothing)?;
+            }
         }
         if self.version == 0 || self.version > VERSION {
             let what = format!(
@@ -165,6 +176,37 @@ impl Heaptrack {
             return Err(Error::line(1, what));
         }
         Ok(())
+    }
+
+    /// A command may have newlines in it. What stands before the next line that heaptrack writes belongs to it. Where no such line
+    /// follows, as in files of other tools, the lines are what they seem.
+    fn read_rest_of_command(&mut self, nothing: &mut Queue) -> Result<(), Error> {
+        /// The kernel takes no longer ones by default.
+        const MOST: usize = 2 << 20;
+        let (mut lines, mut bytes): (Vec<Taken>, usize) = (Vec::new(), 0);
+        while bytes < MOST && self.lines.advance()? {
+            if is_system(self.lines.line()) {
+                for (line, _) in lines {
+                    self.command_goes_on(&line);
+                }
+                return self.read_line(nothing);
+            }
+            let line = self.lines.take();
+            bytes += line.0.len() + 1;
+            lines.push(line);
+        }
+        self.lines.again(lines);
+        Ok(())
+    }
+
+    /// Its words are parted by blanks, and the newline is within one.
+    fn command_goes_on(&mut self, line: &[u8]) {
+        let line = String::from_utf8_lossy(line);
+        let mut words = line.split(' ');
+        if let Some((last, first)) = self.command.last_mut().zip(words.next()) {
+            *last += &format!("\n{first}");
+        }
+        self.command.extend(words.map(str::to_owned));
     }
 
     fn read_line(&mut self, queue: &mut Queue) -> Result<(), Error> {
@@ -184,6 +226,10 @@ impl Heaptrack {
         let mut fields = Fields(rest);
         let fields = &mut fields;
         let done = match mode {
+            b'v' if self.version > 0 => {
+                self.lines.end_before_another();
+                Some(())
+            }
             b'v' => self.read_version(fields),
             b'x' => {
                 self.raw = true;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 //! Text that is not trusted, in lines of bounded length.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, Read};
 
 pub use quarry_input::Input;
 
 use super::Error;
+
+/// Of files from old editors, or after `tr`.
+const RETURNS: &str = "its lines end with a carriage return alone; tr '\\r' '\\n' makes newlines of them";
 
 /// No line may be longer.
 pub const LINE: usize = 16 << 20;
@@ -19,16 +23,39 @@ pub struct Lines {
     whole: bool,
     /// The line at which the file was cut.
     cut: Option<u64>,
+    /// The line at which another file begins.
+    another: Option<u64>,
+    /// Lines that were read and come once more.
+    again: VecDeque<Taken>,
 }
+
+/// A line, and whether it ended with a newline.
+pub(super) type Taken = (Vec<u8>, bool);
 
 impl Lines {
     /// Begin.
     pub fn new(input: Input) -> Self {
-        Self { input, line: Vec::new(), number: 0, whole: true, cut: None }
+        Self {
+            input,
+            line: Vec::new(),
+            number: 0,
+            whole: true,
+            cut: None,
+            another: None,
+            again: VecDeque::new(),
+        }
     }
 
     /// Go to the next line; is there one?
     pub fn advance(&mut self) -> Result<bool, Error> {
+        if self.another.is_some() {
+            return Ok(false);
+        }
+        if let Some((line, whole)) = self.again.pop_front() {
+            (self.line, self.whole) = (line, whole);
+            self.number += 1;
+            return Ok(true);
+        }
         self.line.clear();
         let read = (&mut self.input).take(LINE as u64 + 1).read_until(b'\n', &mut self.line);
         let read = read.map_err(Error::Read)?;
@@ -40,6 +67,10 @@ impl Lines {
         }
         self.number += 1;
         self.whole = self.line.last() == Some(&b'\n');
+        // One file has lines of one kind, so that the first one tells.
+        if self.number == 1 && self.line.trim_ascii_end().contains(&b'\r') {
+            return Err(Error::line(1, RETURNS));
+        }
         if self.line.len() > LINE {
             return Err(Error::line(
                 self.number,
@@ -50,6 +81,22 @@ impl Lines {
             self.line.pop();
         }
         Ok(true)
+    }
+
+    /// Take the line, to be handed to [`Lines::again`] perhaps.
+    pub(super) fn take(&mut self) -> Taken {
+        (std::mem::take(&mut self.line), self.whole)
+    }
+
+    /// The last lines, which were taken, come once more.
+    pub(super) fn again(&mut self, lines: Vec<Taken>) {
+        self.number -= lines.len() as u64;
+        self.again.extend(lines);
+    }
+
+    /// Another file begins with this line, as after `cat`. Numbers in it mean something else, so that the first one ends here.
+    pub(super) fn end_before_another(&mut self) {
+        self.another = Some(self.number);
     }
 
     /// Is the line one without a newline, and so perhaps a part of one? Then the file was cut off in it.
@@ -87,12 +134,12 @@ impl Lines {
 
     /// What is to be said about the end of the file.
     pub fn remarks(&self) -> Vec<String> {
-        self.cut.map(cut_off).into_iter().collect()
+        self.cut.map(cut_off).into_iter().chain(self.another.map(another)).collect()
     }
 
-    /// Was the file cut off?
+    /// Is a part of the file missing, or not read because it is another file?
     pub fn is_cut(&self) -> bool {
-        self.cut.is_some()
+        self.cut.is_some() || self.another.is_some()
     }
 
     /// The input.
@@ -104,6 +151,12 @@ impl Lines {
 /// What is said of a file that was cut off.
 pub fn cut_off(line: u64) -> String {
     format!("the file was cut off in or behind line {line}; what stands before was used")
+}
+
+fn another(line: u64) -> String {
+    format!(
+        "another file begins in line {line}; only what stands before was used (tail -n +{line} has the rest)"
+    )
 }
 
 /// A word as a message shows it.

@@ -51,6 +51,10 @@ fn address(word: &str) -> Option<u64> {
 
 /// The call of a line, and the caller as it names it.
 fn parse(line: &str) -> Option<(Call, Option<&str>)> {
+    // Two lines that became one would be a call with a long caller.
+    if line.contains('\r') {
+        return None;
+    }
     // From the end: what names the caller may have spaces in it.
     let mut words = line.rsplitn(4, ' ');
     let (last, second) = (words.next()?, words.next()?);
@@ -91,6 +95,8 @@ pub struct Mtrace {
     files: Files,
     old: Option<u64>,
     odd: u64,
+    /// Was there anything yet?
+    began: bool,
 }
 
 impl MtraceSource {
@@ -98,7 +104,14 @@ impl MtraceSource {
     pub fn new(input: Input) -> Self {
         let head = Head { stacks: "caller".into(), ..synthetic("quarry convert, from mtrace") };
         let files = Files::new(input.modified());
-        let text = Mtrace { lines: Lines::new(input), stacks: HashMap::new(), files, old: None, odd: 0 };
+        let text = Mtrace {
+            lines: Lines::new(input),
+            stacks: HashMap::new(),
+            files,
+            old: None,
+            odd: 0,
+            began: false,
+        };
         Self::begin(head, text)
     }
 }
@@ -159,8 +172,17 @@ impl Text for Mtrace {
         }
         let line = String::from_utf8_lossy(self.lines.line()).into_owned();
         let line = line.trim();
-        // "= Start" and "= End".
-        if line.is_empty() || line.starts_with('=') {
+        if line.is_empty() {
+            return Ok(true);
+        }
+        let is_start = line == "= Start";
+        if is_start && self.began {
+            // mtrace() begins a new file each time. A process that forks copies what it has not yet written, so its child writes it again.
+            self.lines.end_before_another();
+            return Ok(true);
+        }
+        self.began = true;
+        if is_start || line == "= End" {
             return Ok(true);
         }
         match parse(line) {
@@ -226,6 +248,7 @@ mod tests {
             "hello world",
             "a - 0x10",
             "+ 0x+1 0x2",
+            "@ [0x1] - 0x10\r@ [0x1] - 0x20",
         ] {
             assert_eq!(parse(line), None, "{line}");
         }

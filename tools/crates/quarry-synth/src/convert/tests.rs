@@ -604,6 +604,74 @@ fn heaptrack_that_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn a_command_of_heaptrack_may_have_newlines() {
+    let text = "v 10400 3\nX ./a b\nc  d\n- 0\n\nI 1000 5f1d9e\na 64 0\n+ 0\n";
+    let mut source = HeaptrackSource::new(input(text.as_bytes())).unwrap();
+    assert_eq!(source.head().command, ["./a", "b\nc", "", "d\n-", "0\n"]);
+    assert_eq!(shape(&all(&mut source).unwrap()), [('+', 100, 0)]);
+    assert!(!source.damaged());
+    // Behind the head, and where heaptrack's own line is missing, such a line is none of the command.
+    for (text, line) in [
+        ("v 10400 3\nX ./a\nhello\na 64 0\n+ 0\n", 3),
+        ("v 10400 3\nX ./a\nI 1000 5f1d9e\na 64 0\nhello\nI 1000 5f1d9e\n", 5),
+    ] {
+        let read = HeaptrackSource::new(input(text.as_bytes())).and_then(|mut source| all(&mut source));
+        let said = read.expect_err(text).to_string();
+        assert_eq!(said, format!("line {line}: 'hello' is no line of heaptrack"));
+    }
+}
+
+/// Of `cat a b` the first is read: numbers of the second would mean what the first says.
+#[test]
+fn another_file_behind_the_first_is_told() {
+    let heaptrack = "v 10400 3\nX ./a\nI 1000 5f1d9e\na 64 0\n+ 0\n";
+    let mtrace = "= Start\n@ ./a:[0x10] + 0x1000 0x64\n= End\n";
+    let mut twice: [(Box<dyn Source>, usize); 2] = [
+        (Box::new(HeaptrackSource::new(input(heaptrack.repeat(2).as_bytes())).unwrap()), 6),
+        (Box::new(MtraceSource::new(input(mtrace.repeat(2).as_bytes()))), 4),
+    ];
+    for (source, line) in &mut twice {
+        let items = all(&mut **source).unwrap();
+        let allocations = items
+            .iter()
+            .filter(|item| matches!(item, Item::Event(Event { what: What::Alloc { .. }, .. }, _)));
+        assert_eq!(allocations.count(), 1);
+        let remark = source.remarks().remove(0);
+        assert!(
+            source.damaged() && remark.starts_with(&format!("another file begins in line {line};")),
+            "{remark}"
+        );
+    }
+}
+
+#[test]
+fn lines_that_end_with_a_carriage_return_alone_are_refused() {
+    use super::profile::Profile;
+    let items = scene(3, 300, Kind::Plain);
+    let returns =
+        |text: &[u8]| text.iter().map(|&byte| if byte == b'\n' { b'\r' } else { byte }).collect::<Vec<u8>>();
+    let profile = |format, text: &[u8]| Profile::read(format, input(text), |symbols| symbols).map(drop);
+    let source =
+        |source: Result<Box<dyn Source>, Error>| source.and_then(|mut source| all(&mut *source)).map(drop);
+    let json = returns(&to_json(&items));
+    let heaptrack = returns(&to_heaptrack(&items));
+    for read in [
+        source(JsonSource::new(input(&json)).map(|source| Box::new(source) as Box<dyn Source>)),
+        source(HeaptrackSource::new(input(&heaptrack)).map(|source| Box::new(source) as Box<dyn Source>)),
+        source(Ok(Box::new(MtraceSource::new(input(&returns(&to_mtrace(&items))))))),
+        profile(Format::Massif, b"desc: (none)\rcmd: ./a\rtime_unit: i\r"),
+        profile(Format::Jeprof, b"heap profile: 1: 2 [1: 2] @ heapprofile\r1: 2 [1: 2] @ 0x10\r"),
+    ] {
+        let said = read.unwrap_err().to_string();
+        assert!(said.starts_with("line 1: its lines end with a carriage return alone; tr "), "{said}");
+    }
+    // Commands of simulations are parted by any white space.
+    let ms = to_ms(&items);
+    let read = |text: &[u8]| all(&mut MsSource::new(input(text), Options { wide: true })).unwrap();
+    assert_eq!(read(&returns(&ms)), read(&ms));
+}
+
+#[test]
 fn stacks_of_any_depth_go_there_and_back() {
     const DEPTH: u32 = 10_000;
     let mut items: Vec<Item> = (1..=DEPTH)
