@@ -64,6 +64,8 @@ pub struct Profile {
     pub of_peak: bool,
     /// Those that had most first.
     pub stacks: Vec<Stack>,
+    /// Does it know how many blocks there were? Massif does not.
+    pub counts_blocks: bool,
     /// One byte in so many was drawn, and sums are estimates; 0: all were.
     pub sample: u64,
     /// What was left out, or is odd.
@@ -83,6 +85,7 @@ impl Profile {
             Format::Massif => massif_read::read(input)?,
             _ => jeprof_read::read(input, symbols)?,
         };
+        profile.counts_blocks = format != Format::Massif;
         profile.stacks.sort_by(|one, other| {
             let key = |stack: &Stack| (stack.live.bytes, stack.allocated.map_or(0, |sum| sum.bytes));
             key(other).cmp(&key(one)).then_with(|| one.frames.cmp(&other.frames))
@@ -92,7 +95,8 @@ impl Profile {
 
     /// All that was live, by the stacks.
     pub fn live(&self) -> Sum {
-        sum(self.stacks.iter().map(|stack| stack.live))
+        let all = sum(self.stacks.iter().map(|stack| stack.live));
+        Sum { blocks: all.blocks.filter(|_| self.counts_blocks), ..all }
     }
 
     /// All that was allocated, by the stacks.
