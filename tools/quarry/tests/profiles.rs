@@ -167,7 +167,7 @@ const MASSIF: &str = "desc: --time-unit=B\r\ncmd: ./a b\r\ntime_unit: B\r\n#----
     mem_heap_extra_B=8\r\nmem_stacks_B=0\r\nheap_tree=detailed\r\nn2: 300 (heap allocation functions) malloc/new/new[], --alloc-fns, etc.\r\n \
     n1: 200 0x1091B1: leaks (a.c:2)\r\n  n0: 200 0x1091CD: main (a.c:3)\r\n n0: 100 in 2 places, all below massif's threshold (1.00%)\r\n";
 
-const HEAP: &str = "%warn a word\r\nheap_v2/524288\r\n  t*: 3: 3000 [5: 5000]\r\n  t0: 3: 3000 [5: 5000]\r\n@ 0x10 0x21 0x31\r\n  \
+const HEAP: &str = "%warn a word\r\nheap_v2/524288\r\n  t*: 3: 3000 [3: 3000]\r\n  t0: 3: 3000 [3: 3000]\r\n@ 0x10 0x21 0x31\r\n  \
     t*: 2: 2000 [0: 0]\r\n  t0: 2: 2000 [0: 0]\r\n@ 0x50\r\n  t*: 1: 1000 [3: 3000]\r\n\r\nMAPPED_LIBRARIES:\r\n\
     00000000-00001000 r-xp 00000000 00:00 0 /no/such/prog\r\n";
 
