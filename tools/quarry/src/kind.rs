@@ -35,6 +35,15 @@ pub fn of(begin: &[u8]) -> Option<Kind> {
     if let Some(kind) = report(begin) {
         return Some(kind);
     }
+    if let Some(kind) = utf16(begin) {
+        return Some(kind);
+    }
+    if is_valgrind(begin) {
+        return kind(
+            "a log of valgrind",
+            "quarry info shows what valgrind --tool=massif writes, and quarry check looks for such errors",
+        );
+    }
     let format = Format::of_content(begin)?;
     let name = format.name();
     Some(match format {
@@ -81,6 +90,32 @@ pub fn report(begin: &[u8]) -> Option<Kind> {
     })
 }
 
+/// Text of two bytes for a letter, without the mark that says so.
+pub fn utf16(begin: &[u8]) -> Option<Kind> {
+    /// Eight letters in a row are no chance.
+    const LETTERS: usize = 8;
+    let pairs = || begin.chunks_exact(2).take(LETTERS);
+    let is_text = |letter: usize| {
+        pairs().count() == LETTERS
+            && pairs().all(|pair| (1..0x80).contains(&pair[letter]) && pair[1 - letter] == 0)
+    };
+    let (what, advice) = if is_text(0) {
+        ("text in UTF-16LE without a mark", "iconv -f UTF-16LE -t UTF-8 makes what is read")
+    } else if is_text(1) {
+        ("text in UTF-16BE without a mark", "iconv -f UTF-16BE -t UTF-8 makes what is read")
+    } else {
+        return None;
+    };
+    Some(Kind { what: what.to_owned(), advice })
+}
+
+/// "==1234== Memcheck, a memory error detector".
+fn is_valgrind(begin: &[u8]) -> bool {
+    let Some(rest) = begin.strip_prefix(b"==") else { return false };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    digits > 0 && rest[digits..].starts_with(b"== ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +140,9 @@ mod tests {
             (b"{\"op\":\"mark\",\"text\":\"schema\"}\n", "a trace (jsonl)", "quarry info"),
             (b"{\"schema\":\"quarry-trace-lines/1\",\"head\":{}}\n", "a trace (jsonl)", "also its pools"),
             (b"= Start\n", "a trace (mtrace)", "quarry info"),
+            (b"=\0 \0S\0t\0a\0r\0t\0\n\0@\0", "text in UTF-16LE without a mark", "iconv -f UTF-16LE"),
+            (b"\0=\0 \0S\0t\0a\0r\0t\0\n\0@", "text in UTF-16BE without a mark", "iconv -f UTF-16BE"),
+            (b"==24103== Memcheck, a memory error detector\n", "a log of valgrind", "massif"),
             (b"heap_v2/1\n", "a profile (jeprof)", "quarry info"),
             (b"time_ns,thread,op,api\n", "a table (csv)", "not read"),
         ] {
@@ -116,6 +154,6 @@ mod tests {
                 kind.advice
             );
         }
-        assert!(of(b"").is_none() && of(b"#!/bin/sh\n").is_none());
+        assert!(of(b"").is_none() && of(b"#!/bin/sh\n").is_none() && of(b"=====\n").is_none());
     }
 }

@@ -90,9 +90,13 @@ impl Opened {
         if input.begin().is_empty() {
             anyhow::bail!("{name}: is empty; make a trace with quarry record -o FILE -- CMD");
         }
+        if let Some(kind) = kind::utf16(input.begin()).filter(|_| format.is_none()) {
+            anyhow::bail!("{name}: is {}; {}", kind.what, kind.advice);
+        }
         let told = || Format::of_content(input.begin()).or_else(|| Format::of_name(path));
         let format = format.or_else(told).ok_or_else(|| {
-            let advice = "make one with quarry record -o FILE -- CMD; if it is one, quarry convert --from FORMAT reads it";
+            let advice = "those are qtr, ms (0=100 1=200 0), jsonl, heaptrack, mtrace, massif and jeprof; make one with quarry record \
+                -o FILE -- CMD; if it is one, quarry convert --from FORMAT reads it";
             match kind::of(input.begin()) {
                 Some(kind) => anyhow::anyhow!("{name}: is {}, and no trace; {}", kind.what, kind.advice),
                 None => anyhow::anyhow!("{name}: is no trace of a known format; {advice}"),

@@ -120,7 +120,12 @@ fn errors_name_file_and_line() {
         ("v 10400 3\nX a\n+ 5\n", "line 3: "),
         ("v 10400 9\n", "version 9"),
         ("", "is empty"),
-        ("#!/bin/sh\n", "no trace of a known format"),
+        ("#!/bin/sh\n", "no trace of a known format; those are qtr, ms (0=100 1=200 0), jsonl"),
+        ("=====\nReport of the day\n", "no trace of a known format"),
+        ("==7== Memcheck, a memory error detector\n", "is a log of valgrind"),
+        ("1 = one\n", "no trace of a known format"),
+        ("=\0 \0S\0t\0a\0r\0t\0\n\0", "is text in UTF-16LE without a mark; iconv -f UTF-16LE"),
+        ("= Start\r@ [0x10] + 0x10 0x20\r", "line 1: its lines end with a carriage return alone"),
     ] {
         fs::write(&file, contents).unwrap();
         bench.run(&convert).expect(125).says(&format!("{}: ", text(&file))).says(words);

@@ -59,8 +59,9 @@ impl Format {
         if begin.starts_with(b"PAR1") {
             return Some(Format::Parquet);
         }
-        let line =
-            begin.split(|&byte| byte == b'\n').find(|line| !line.trim_ascii().is_empty())?.trim_ascii();
+        // Lines that end with a carriage return alone their reader refuses, and says why.
+        let mut lines = begin.split(|byte| b"\n\r".contains(byte));
+        let line = lines.find(|line| !line.trim_ascii().is_empty())?.trim_ascii();
         if line.starts_with(b"desc:") || line.starts_with(b"cmd:") {
             return Some(Format::Massif);
         }
@@ -144,12 +145,19 @@ fn is_heaptrack(line: &[u8]) -> bool {
     words.next() == Some(b"v") && words.next().is_some_and(hex) && words.all(hex)
 }
 
-/// It begins with commands, one of which is an allocation; what is wrong further on its reader says best.
+/// It begins with commands, one of which is an allocation. What is wrong further on its reader says best. Other texts have a `=` at their
+/// begin, too, as in `==7== Memcheck` and `=====`, but not between two numbers.
 fn is_simulation(begin: &[u8]) -> bool {
     let known =
         |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_whitespace() || matches!(byte, b'=' | b's' | 0);
     let end = begin.iter().position(|byte| !known(byte)).unwrap_or(begin.len());
-    begin[..end].contains(&b'=')
+    let commands = &begin[..end];
+    (1..commands.len()).any(|at| {
+        let size = commands[at + 1..].trim_ascii_start();
+        commands[at] == b'='
+            && commands[at - 1].is_ascii_digit()
+            && size.first().is_some_and(u8::is_ascii_digit)
+    })
 }
 
 #[cfg(test)]
@@ -167,12 +175,19 @@ mod tests {
             (b"@ ./a:[0x40] + 0x10 0x20\n", Some(Format::Mtrace)),
             (b"v 10400 3\nX ./a\n", Some(Format::Heaptrack)),
             (b"v 10200\n", Some(Format::Heaptrack)),
+            (b"v 10400 3\rX ./a\r", Some(Format::Heaptrack)),
             (b"0=123 0 1=31 1 s\n1", Some(Format::Ms)),
             (b"s\r\n 5=7 e this may be anything", Some(Format::Ms)),
             (b"time_ns,thread,op,api\n", Some(Format::Csv)),
             (b"object,part,size,align\n", Some(Format::Csv)),
             (b"", None),
             (b"12 34\n", None),
+            (b"1= 2\n", Some(Format::Ms)),
+            (b"==7== Memcheck, a memory error detector\n==7== 1=2", None),
+            (b"=====\nReport of the day\n", None),
+            (b"== Section one ==\n", None),
+            (b"1 = one\n", None),
+            (b"=\tStart\n@\t./a:[0x1182]\t+\t0x5000\t0x10\n", None),
             (b"0=5 x", Some(Format::Ms)),
             (b"#!/bin/sh\n", None),
             (b"desc: (none)\ncmd: ./a\n", Some(Format::Massif)),
