@@ -96,6 +96,18 @@ fn a_log_of_two_processes_is_told() {
     bench.run(&["convert", text(&file), "-o", text(&out)]).expect(1).says("another file begins in line 4");
 }
 
+#[test]
+fn a_log_of_more_files_than_there_is_room_for() {
+    let Some(bench) = Bench::new() else { return };
+    let (file, out) = (bench.path("many"), bench.path("many.qtr"));
+    let line = |n: u32| format!("@ /no/{n}:[0x10] + {:#x} 0x20\n", 4096 + n * 64);
+    fs::write(&file, (0..65_540).map(line).collect::<String>()).unwrap();
+    bench
+        .run(&["convert", text(&file), "-o", text(&out)])
+        .expect(0)
+        .says("5 callers behind the first 65535 pairs of file and function: they are numbers alone");
+}
+
 fn call_sites(bench: &Bench, file: &Path) -> Vec<Value> {
     bench.run(&["info", "--json", text(file)]).expect(0).json()["call_sites"].as_array().unwrap().clone()
 }

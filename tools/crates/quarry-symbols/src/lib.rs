@@ -17,6 +17,7 @@ mod places;
 mod plumbing;
 mod proof;
 mod short;
+mod spans;
 mod symbols;
 
 pub use file::demangled;

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use quarry_trace::{Event, Module, StackId, StackNode, StackTree, Trace};
 
 use crate::file::{SymbolFile, demangled};
+use crate::spans::Spans;
 use crate::{Frame, Names, Places};
 
 /// Most nodes whose frames are kept.
@@ -30,6 +31,7 @@ const PAGE: u64 = 4096;
 /// Knows the modules of a trace, and opens their files when they are asked for.
 pub struct Symbols {
     modules: Vec<Module>,
+    spans: Spans,
     places: Places,
     names: Names,
     /// When the recording began, in nanoseconds since 1970; 0: not known.
@@ -46,6 +48,7 @@ impl Symbols {
     /// For the addresses of a process with these modules.
     pub fn new(modules: Vec<Module>) -> Self {
         Self {
+            spans: Spans::of(&modules),
             modules,
             places: Places::of_this_machine(),
             names: Names::default(),
@@ -77,6 +80,7 @@ impl Symbols {
 
     /// The modules are these.
     pub fn with_modules(mut self, modules: Vec<Module>) -> Self {
+        self.spans = Spans::of(&modules);
         self.modules = modules;
         self
     }
@@ -90,6 +94,7 @@ impl Symbols {
     /// Take note of what an event says about modules: for those who read a trace for the first time.
     pub fn note(&mut self, event: &Event) {
         Trace::note_module(&mut self.modules, event);
+        self.spans.extend(&self.modules);
         self.known.clear();
     }
 
@@ -141,9 +146,24 @@ impl Symbols {
 
     /// Where a node lies: the index of the module. Nowhere also if two different files may have been there.
     pub fn module(&self, node: &StackNode) -> Option<usize> {
-        let mut found = self.modules.iter().enumerate().filter(|(_, module)| module.holds(node));
-        let (index, first) = found.next()?;
-        found.all(|(_, other)| other.is_same(first)).then_some(index)
+        let pc = node.pc.wrapping_sub(u64::from(node.is_return));
+        let mut found = self.spans.at(pc).filter(|&index| self.modules[index].holds(node));
+        let one = found.next()?;
+        let mut first = one;
+        let are_same = found.all(|index| {
+            first = first.min(index);
+            self.modules[index].is_same(&self.modules[one])
+        });
+        are_same.then_some(first)
+    }
+
+    /// The first of the modules that are the same file as this one.
+    fn first(&self, index: usize) -> usize {
+        let module = &self.modules[index];
+        let address = module.segments.iter().find(|segment| segment.1 > 0);
+        let others = address.map(|segment| self.spans.at(module.base.wrapping_add(segment.0)));
+        let same = others.into_iter().flatten().filter(|&other| self.modules[other].is_same(module));
+        same.min().unwrap_or(index)
     }
 
     /// What decides on the frames of a node.
@@ -187,7 +207,7 @@ impl Symbols {
 
     fn file(&mut self, index: usize) -> Option<&SymbolFile> {
         let module = &self.modules[index];
-        let first = self.modules.iter().position(|other| other.is_same(module)).unwrap_or(index);
+        let first = self.first(index);
         let (places, missing, recorded_ns) = (&self.places, &mut self.missing, self.recorded_ns);
         let file = self.files.entry(first).or_insert_with(|| {
             let opened = SymbolFile::find(module, places, recorded_ns);

@@ -5,7 +5,7 @@
 //! A plain profile has addresses and the list of mapped files. Its reader looks names up in the program. A profile with names has a
 //! table of these before it. It needs no program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 
 use quarry_symbols::{Frame, Mapped, Symbols};
@@ -105,11 +105,10 @@ impl<W: Write> Late for Jeprof<W> {
             writeln!(to, "{} @{stack}", numbers(sums))?;
         }
         writeln!(to, "\nMAPPED_LIBRARIES:")?;
-        let mut told = Vec::new();
+        let mut told = HashSet::new();
         for (module, &(_, base)) in whole.symbols.modules().iter().zip(&places.bases) {
             // A file that came again is one line.
-            if !told.contains(&(base, &module.path)) {
-                told.push((base, &module.path));
+            if told.insert((base, &module.path)) {
                 write_module(to, module, base)?;
             }
         }
@@ -135,10 +134,31 @@ fn name(frames: &[Frame]) -> String {
     frames.iter().rev().map(name).collect::<Vec<_>>().join("--")
 }
 
+/// Addresses that files took up, as parts from one to another that do not meet.
+#[derive(Default)]
+struct TakenUp(BTreeMap<u64, u64>);
+
+impl TakenUp {
+    fn meets(&self, begin: u64, end: u64) -> bool {
+        self.0.range(..end).next_back().is_some_and(|(_, &to)| to > begin)
+    }
+
+    fn add(&mut self, mut begin: u64, mut end: u64) {
+        while let Some((&from, &to)) = self.0.range(..end).next_back().filter(|(_, to)| **to > begin) {
+            (begin, end) = (begin.min(from), end.max(to));
+            self.0.remove(&from);
+        }
+        if begin < end {
+            self.0.insert(begin, end);
+        }
+    }
+}
+
 /// Where files are told to be, and what is called how there.
 struct Places {
     /// By module: its base as it was, and as it is told.
     bases: Vec<(u64, u64)>,
+    taken_up: TakenUp,
     names: BTreeMap<u64, String>,
 }
 
@@ -146,16 +166,22 @@ impl Places {
     /// Two files that were at one address, one after the other, would be taken for each other. So the second is told apart.
     fn of(modules: &[Module]) -> Self {
         let mut bases: Vec<(u64, u64)> = Vec::new();
+        let mut taken_up = TakenUp::default();
+        let mut by_base: HashMap<u64, Vec<usize>> = HashMap::new();
         for (index, module) in modules.iter().enumerate() {
-            let before = &modules[..index];
-            let told = match before.iter().position(|other| other.is_same(module)) {
-                Some(first) => bases[first].1,
-                None if before.iter().any(|other| meet(other, module)) => APART + ROOM * index as u64,
+            let before = by_base.entry(module.base).or_default();
+            let told = match before.iter().find(|&&other| modules[other].is_same(module)) {
+                Some(&first) => bases[first].1,
+                None if parts(module).any(|(begin, end)| taken_up.meets(begin, end)) => {
+                    APART + ROOM * index as u64
+                }
                 None => module.base,
             };
+            before.push(index);
             bases.push((module.base, told));
+            parts(module).for_each(|(begin, end)| taken_up.add(begin, end));
         }
-        Self { bases, names: BTreeMap::new() }
+        Self { bases, taken_up, names: BTreeMap::new() }
     }
 
     /// The instruction of a node: within the call, not behind it.
@@ -164,7 +190,7 @@ impl Places {
         match symbols.module(node).map(|index| self.bases[index]) {
             Some((base, told)) => pc.wrapping_sub(base).wrapping_add(told),
             // Nobody can tell which file was there, and so the reader is not to find one.
-            None if symbols.modules().iter().any(|module| module.contains(pc)) => pc | NOWHERE,
+            None if self.taken_up.meets(pc, pc.saturating_add(1)) => pc | NOWHERE,
             None => pc,
         }
     }
@@ -180,15 +206,12 @@ impl Places {
     }
 }
 
-/// Do they take up the same addresses?
-fn meet(one: &Module, other: &Module) -> bool {
-    let parts = |module: &Module| {
-        let base = module.base;
-        module.segments.clone().into_iter().map(move |Segment(at, bytes, _)| {
-            (base.wrapping_add(at), base.wrapping_add(at).saturating_add(bytes))
-        })
-    };
-    parts(one).any(|(begin, end)| parts(other).any(|(from, to)| begin < to && from < end))
+/// The addresses that a file takes up.
+fn parts(module: &Module) -> impl Iterator<Item = (u64, u64)> + '_ {
+    module.segments.iter().map(|&Segment(at, bytes, _)| {
+        let begin = module.base.wrapping_add(at);
+        (begin, begin.saturating_add(bytes))
+    })
 }
 
 /// A line for each part, as in /proc/PID/maps.
@@ -213,4 +236,25 @@ fn write_module(to: &mut impl Write, module: &Module, base: u64) -> io::Result<(
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_files_took_up() {
+        let mut taken_up = TakenUp::default();
+        for (begin, end) in [(10, 20), (30, 40), (50, 60), (5, 5), (15, 35)] {
+            taken_up.add(begin, end);
+        }
+        assert_eq!(taken_up.0, BTreeMap::from([(10, 40), (50, 60)]));
+        for (begin, end, meets) in
+            [(0, 10, false), (0, 11, true), (39, 50, true), (40, 50, false), (60, 99, false)]
+        {
+            assert_eq!(taken_up.meets(begin, end), meets, "{begin} to {end}");
+        }
+        taken_up.add(0, 100);
+        assert_eq!(taken_up.0, BTreeMap::from([(0, 100)]));
+    }
 }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::SystemTime;
 
+use quarry_measure::units;
 use quarry_symbols::Mapped;
 use quarry_trace::{Function, Segment, What};
 use serde_json::json;
@@ -42,8 +43,8 @@ fn parse(caller: &str) -> Option<Caller<'_>> {
     let number = |text: &str| u64::from_str_radix(text, 16).ok().filter(|_| !text.starts_with('+'));
     let (rest, at) = caller.strip_suffix(']')?.rsplit_once('[')?;
     let mut parsed = Caller { number: number(at.strip_prefix("0x")?)?, ..Caller::default() };
-    let mut rest = rest.trim_end();
-    let inside = rest.strip_suffix(')').and_then(|inside| inside.rsplit_once('('));
+    let rest = rest.trim_end();
+    let inside = rest.strip_suffix(')').and_then(part);
     if let Some((before, inside)) = inside
         && let Some(sign) = inside.rfind(['+', '-'])
     {
@@ -54,11 +55,19 @@ fn parse(caller: &str) -> Option<Caller<'_>> {
             parsed.marked = bare.is_some();
             parsed.distance =
                 if inside[sign..].starts_with('-') { -i128::from(distance) } else { distance.into() };
-            rest = before;
+            parsed.file = before;
+            return Some(parsed);
         }
     }
     parsed.file = rest.strip_suffix(':').unwrap_or(rest);
     Some(parsed)
+}
+
+/// "FILE:(FUNCTION" in its parts. After c++filt the function may have brackets, and `::(anonymous namespace)`, too.
+fn part(text: &str) -> Option<(&str, &str)> {
+    let parts = text.rmatch_indices(":(").map(|(at, mark)| (&text[..at], &text[at + mark.len()..]));
+    let mut parts = parts.filter(|(file, _)| !file.ends_with(':'));
+    parts.next().or_else(|| text.strip_prefix('(').map(|function| ("", function)))
 }
 
 /// What is known of the files so far.
@@ -69,11 +78,13 @@ pub(super) struct Files {
     /// Where a file, a function in it, and numbers that are addresses of it or are not, lie.
     bases: HashMap<(String, String, bool), u64>,
     remarks: Vec<String>,
+    /// Callers in files for which there is no room.
+    without_room: u64,
 }
 
 impl Files {
     pub(super) fn new(written: Option<SystemTime>) -> Self {
-        Self { written, files: HashMap::new(), bases: HashMap::new(), remarks: Vec::new() }
+        Self { written, files: HashMap::new(), bases: HashMap::new(), remarks: Vec::new(), without_room: 0 }
     }
 
     /// The address of a caller; the file that it is in comes before, if it is new. `None`: the line names no address.
@@ -91,6 +102,9 @@ impl Files {
             return Some(base.wrapping_add(at));
         }
         let index = self.bases.len() as u64 + 1;
+        if index >= MOST {
+            self.without_room += 1;
+        }
         if index >= MOST || at >= ROOM {
             return Some(caller.number);
         }
@@ -123,7 +137,14 @@ impl Files {
 
     /// What is to be said of them.
     pub(super) fn remarks(&self) -> impl Iterator<Item = String> + '_ {
-        self.remarks.iter().cloned()
+        let without_room = (self.without_room > 0).then(|| {
+            format!(
+                "{} behind the first {} pairs of file and function: they are numbers alone, and equal numbers are one call site",
+                units::of(self.without_room, "caller"),
+                MOST - 1
+            )
+        });
+        self.remarks.iter().cloned().chain(without_room)
     }
 }
 
@@ -158,6 +179,13 @@ mod tests {
             ("/a(1):[0x10]", caller("/a(1)", "", 0, false, 0x10)),
             ("[0x7f0000001234]", caller("", "", 0, false, 0x7f00_0000_1234)),
             ("a:(f+g)[0x1]", caller("a:(f+g)", "", 0, false, 1)),
+            ("(f+0x2)[0x10]", caller("", "f", 2, true, 0x10)),
+            ("./a:(foo::bar()+0x12)[0x1182]", caller("./a", "foo::bar()", 0x12, true, 0x1182)),
+            (
+                "/a:(b/c:(n::(anonymous namespace)::f(int (*)(char), long)+0x2)[0x10]",
+                caller("/a:(b/c", "n::(anonymous namespace)::f(int (*)(char), long)", 2, true, 0x10),
+            ),
+            ("./a:(operator+(n::x, n::x)+0x3)[0x22]", caller("./a", "operator+(n::x, n::x)", 3, true, 0x22)),
         ] {
             assert_eq!(parse(text), parsed, "{text}");
         }
