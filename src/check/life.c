@@ -7,6 +7,7 @@
 // blocks' is one.
 #include "check/life.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #include "check/evidence.h"
@@ -27,6 +28,7 @@
 _Atomic int qy_check_state;
 static struct {
     int pid;
+    bool is_copy;  // made by fork
     _Atomic int status;
     _Atomic bool ended;
 } life;
@@ -71,6 +73,7 @@ static void check_in_child(void) {
     qy_check_threads_in_child();
     int parent = life.pid;
     life.pid = qy_os_process_id();
+    life.is_copy = true;
     qy_check_report_in_child(parent);
     qy_leak_in_child();
 }
@@ -93,8 +96,16 @@ void qy_check_end(const char *how, int status) {
     qy_check_report_end(how, status < 0 ? atomic_load(&life.status) : status);
 }
 
+// What is found is mended, so that nothing is told twice where the process goes on. A copy that was made for this has
+// its parent's blocks, which the parent looks at itself.
 bool qy_check_exec(void) {
     if (!qy_check_is_up() || qy_os_process_id() != life.pid) return false;
+    if (!life.is_copy) {
+        int saved = errno;
+        qy_check_blocks_sweep();
+        qy_check_guards_sweep();
+        errno = saved;
+    }
     qy_check_report_end("exec", 0);
     return true;
 }

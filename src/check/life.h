@@ -21,7 +21,7 @@ void qy_check_constructed(void);
 void qy_check_end(const char *how, int status);
 // With which status, where the caller of qy_check_end does not know.
 void qy_check_note_status(int status);
-// The process becomes another program: its file ends. / That has failed.
+// The process becomes another program: its blocks are looked at, and its file ends. / That has failed.
 bool qy_check_exec(void);
 void qy_check_exec_failed(void);
 

@@ -117,6 +117,16 @@ static void exits_now(void) {
     v[20] = 1;
     _exit(7);
 }
+// What was overwritten is found before the other program runs, and once if it cannot be run.
+static void execs_overwritten(void) {
+    v = malloc(20);
+    v[20] = 1;
+    execl("/nowhere/at/all", "all", NULL);
+    v = malloc(21);
+    v[21] = 1;
+    execl("/proc/self/exe", "again", "exits", argument, NULL);
+    _exit(9);
+}
 static void on_quick_exit(void) { fault(); }
 static void exits_quickly(void) {
     at_quick_exit(on_quick_exit);
@@ -378,7 +388,8 @@ static const struct {
     const char *name;
     void (*run)(void);
 } lives[] = {{"thread", thread}, {"threads", threads}, {"forks", forks}, {"forks-clean", forks_clean},
-    {"vforks", vforks}, {"execs", execs}, {"exits", exits}, {"exits-now", exits_now},
+    {"vforks", vforks}, {"execs", execs}, {"execs-overwritten", execs_overwritten},
+    {"exits", exits}, {"exits-now", exits_now},
     {"exits-quickly", exits_quickly}, {"handler", handler}, {"unloads", unloads}, {"across", across}, {"jumps", jumps},
     {"contexts", contexts}, {"signals", signals}, {"limited", limited}, {"sandboxed", sandboxed}, {"strict", strict},
     {"strict-forks", strict_forks}, {"closes", closes}, {"lists", lists}, {"opens-nothing", opens_nothing},

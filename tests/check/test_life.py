@@ -76,6 +76,9 @@ def children():
     assert [r.path.name.split(".")[1] for r in files] == ["1", "2"], files
     assert [len(faults(r)) for r in files] == [2, 1]
     assert files[0].of("end")[-1]["how"] == "exec" and end(files[1]) == ("exit", 7)
+    files = run("execs-overwritten", "x")
+    errors = [(e["kind"], e["block"]["size"]) for e in files[0].of("error")]
+    assert errors == [("overflow-write", 20), ("overflow-write", 21)] and len(faults(files[1])) == 1, errors
 
 
 def ends():
