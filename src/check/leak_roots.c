@@ -170,14 +170,18 @@ static void flood_region(qy_leak_roots_t *r, qy_leak_flood_t *f, const qy_os_reg
     }
 }
 
+// The program may have written to memory before it made that read-only. Of a file it has mostly constants.
+static bool may_hold_pointers(unsigned flags) {
+    if (!(flags & QY_REGION_READ)) return false;
+    return flags & QY_REGION_WRITE || !(flags & (QY_REGION_FILE | QY_REGION_SHARED | QY_REGION_KERNEL));
+}
+
 void qy_leak_roots_flood(qy_leak_roots_t *r, qy_leak_flood_t *f) {
-    const unsigned wanted = QY_REGION_READ | QY_REGION_WRITE;
     qy_leak_sort(r->none_count, &(qy_leak_sort_t){range_before, range_swap, r->none});
     size_t first = 0;
     for (size_t i = 0; i < r->count; i++) {
         const qy_os_region_t *region = &r->regions[i];
-        if ((region->flags & wanted) != wanted) continue;
-        if (region->flags & QY_REGION_SHARED && !r->shared) continue;
+        if (!may_hold_pointers(region->flags) || (region->flags & QY_REGION_SHARED && !r->shared)) continue;
         // A copy of the process begins without the pages of shared memory.
         int known = f->touched.fd;
         if (region->flags & QY_REGION_SHARED) f->touched.fd = -1;

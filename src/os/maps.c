@@ -121,6 +121,7 @@ static unsigned region_flags(const char *rights, const char *name, const char *e
     if (rights[2] == 'x') flags |= QY_REGION_EXEC;
     if (rights[3] == 's') flags |= QY_REGION_SHARED;
     if (name < end && *name == '/') flags |= QY_REGION_FILE;
+    if (end - name > 2 && name[0] == '[' && name[1] == 'v') flags |= QY_REGION_KERNEL;  // [vvar], [vdso], ...
     size_t length = (size_t)(end - name);
     if (length == sizeof stack - 1 && memcmp(name, stack, length) == 0) flags |= QY_REGION_STACK;
     return flags;

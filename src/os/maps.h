@@ -29,7 +29,8 @@ enum { QY_REGION_READ = 1,
     QY_REGION_EXEC = 4,
     QY_REGION_SHARED = 8,
     QY_REGION_FILE = 16,
-    QY_REGION_STACK = 32 };  // of the first thread
+    QY_REGION_STACK = 32,     // of the first thread
+    QY_REGION_KERNEL = 64 };  // of the kernel's own: parts of it cannot be read
 
 typedef struct qy_os_region {
     uintptr_t begin, end;

@@ -70,6 +70,7 @@ def shapes():
     assert ("reachable", 56, 1, 0, 0) in leaks(shown, reachable=True), leaks(shown, reachable=True)
     expect("freed_is_no_root", [lost(80)])
     expect("mapped", [])
+    expect("read_only", [])
     expect("sparse", [lost(101)])
     expect("shared_map", [lost(24)])
     expect("shared_map", [], leak_shared="on")

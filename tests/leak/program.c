@@ -95,6 +95,12 @@ static void mapped(void) {
     void **page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     page[100] = node(24);
 }
+// As of tables that are filled once.
+static void read_only(void) {
+    void **page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    page[100] = node(24);
+    if (mprotect(page, 4096, PROT_READ)) abort();
+}
 // Only touched pages are looked at: all of them would be two million.
 static void sparse(void) {
     const size_t bytes = (size_t)8 << 30;
@@ -311,6 +317,7 @@ static const struct {
     {"reachable", reachable},
     {"freed_is_no_root", freed_is_no_root},
     {"mapped", mapped},
+    {"read_only", read_only},
     {"sparse", sparse},
     {"shared_map", shared_map},
     {"huge", huge},
