@@ -518,7 +518,8 @@ impl Conductor<'_> {
         self.keeping = match kept {
             Ok(()) => Some(keeping + begun.elapsed()),
             Err(error) => {
-                self.output.warn(format_args!("it is tried again at the end only: {error:#}"));
+                self.output
+                    .warn(format_args!("it is tried again at the end only: {}", failure::words(&error)));
                 None
             }
         };

@@ -362,7 +362,7 @@ fn blame(error: anyhow::Error, input: &str, output: &str) -> anyhow::Error {
         // What they say has the reason in it.
         Some(error @ (Error::Write(_) | Error::Slots(_))) => anyhow::anyhow!("{output}: {error}"),
         Some(error) => anyhow::anyhow!("{input}: {error}"),
-        None => anyhow::anyhow!("{output}: {error:#}"),
+        None => anyhow::anyhow!("{output}: {}", failure::words(&error)),
     }
 }
 

@@ -32,6 +32,13 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// An error with its causes. Some errors have their cause's text in their own, and it is said once.
+pub fn words(error: &anyhow::Error) -> String {
+    error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |text, cause| {
+        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
+    })
+}
+
 /// The code to end with after this error.
 pub fn code_of(error: &anyhow::Error) -> i32 {
     error.downcast_ref::<Failure>().map_or(OURS, |failure| failure.code)
@@ -89,4 +96,19 @@ pub fn not_started(command: &std::ffi::OsStr, error: &io::Error) -> anyhow::Erro
         _ => (OURS, format!("{name}: {error}")),
     };
     Failure { code, message }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_said_once() {
+        let reason = || io::Error::other("no room");
+        let with = anyhow::Error::from(quarry_trace::TraceError::Open(reason()));
+        assert_eq!(words(&with), "cannot be opened: no room");
+        assert_eq!(words(&with.context("a.qtr")), "a.qtr: cannot be opened: no room");
+        let without = anyhow::Error::from(reason()).context("cannot write");
+        assert_eq!(words(&without), "cannot write: no room");
+    }
 }

@@ -85,7 +85,7 @@ Exit code: 0; 1 when FILE cannot be read, or with --strict not all of it.";
 pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
     inputs::spare([&options.trace], options.reports.files())?;
     let folding = hiding(&options.hide)?;
-    let failed = |error: anyhow::Error| failure::failed(format_args!("{error:#}"));
+    let failed = |error: anyhow::Error| failure::failed(failure::words(&error));
     let mut opened = Opened::open_any(&options.trace, None, true).map_err(failed)?;
     if opened.format.is_profile() {
         return of_profile(&mut opened, options, output);
@@ -145,7 +145,7 @@ fn of_profile(opened: &mut Opened, options: &InfoOptions, output: &Output) -> an
         }
         symbols
     };
-    let read = opened.profile(named).map_err(|error| failure::failed(format_args!("{error:#}")))?;
+    let read = opened.profile(named).map_err(|error| failure::failed(failure::words(&error)))?;
     let Some(profile) = read else { return Ok(0) };
     let (file, format) = (&opened.name, opened.format);
     let about =

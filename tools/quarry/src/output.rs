@@ -208,7 +208,7 @@ impl Output {
     /// Say why there is nothing else to say.
     pub fn error(&self, error: &anyhow::Error) {
         let style = self.style(&Place::Stderr);
-        self.remark(&style.error("error:"), format_args!("{error:#}"));
+        self.remark(&style.error("error:"), crate::failure::words(error));
     }
 
     /// The first error; those behind it are said at once.

@@ -214,7 +214,7 @@ pub fn main(options: &ReplayOptions, output: &Output) -> anyhow::Result<i32> {
     output.expect_all(&reports)?;
     output.detail(format_args!("the replayer is {}", replayer.display()));
     // A pipe may be waited for, until a signal ends that.
-    let begun = Begun::open(options).map_err(|error| anyhow::anyhow!("{error:#}"))?;
+    let begun = Begun::open(options).map_err(|error| anyhow::anyhow!(failure::words(&error)))?;
     let signals = Forwarding::stopping();
     let bar = bar(output)?;
     let compiled = match Compiled::new(begun, options, &bar, &signals) {

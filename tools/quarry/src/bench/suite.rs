@@ -424,7 +424,7 @@ impl Audience for Told<'_> {
             let text = record.text().map_err(Into::into);
             let kept = text.and_then(|text| output.report(&To::File(path), &text));
             if let Err(error) = &kept {
-                output.warn(format_args!("it is tried again at the end only: {error:#}"));
+                output.warn(format_args!("it is tried again at the end only: {}", failure::words(error)));
             }
             kept.is_ok()
         });

@@ -38,7 +38,7 @@ pub fn write(
     let done = written.and_then(|()| packed.finish()).map(|(_, bytes)| bytes).map_err(anyhow::Error::from);
     let bytes = match done {
         Err(error) if target.is_stdout() && trace_file::is_broken_pipe(&error) => return Ok(0),
-        other => other.map_err(|error| anyhow::anyhow!("{}: {error:#}", target.name()))?,
+        other => other.map_err(|error| anyhow::anyhow!("{}: {}", target.name(), failure::words(&error)))?,
     };
     let to_name = target.name().to_owned();
     target.keep()?;

@@ -33,7 +33,7 @@ pub struct Loaded {
 pub fn open(path: &Path, output: &Output) -> anyhow::Result<(Trace, String)> {
     let opened = Opened::open(path, None, true).and_then(Opened::into_trace);
     let Whole { trace, name, remarks, .. } =
-        opened.map_err(|error| failure::failed(format_args!("{error:#}")))?;
+        opened.map_err(|error| failure::failed(failure::words(&error)))?;
     for remark in remarks {
         output.warn(format_args!("{name}: {remark}"));
     }

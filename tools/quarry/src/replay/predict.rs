@@ -50,7 +50,7 @@ fn of_recording(
         Err(reason) => return Prediction { recorded_end: recording.end, ..Prediction::unknown(reason) },
     };
     let recorder = cpu_possible(options, recording)
-        .and_then(|()| recorder(options, &session.contestants[base]).map_err(|error| format!("{error:#}")));
+        .and_then(|()| recorder(options, &session.contestants[base]).map_err(|error| failure::words(&error)));
     let (recorder, cpu_unknown) = match recorder {
         Ok(recorder) => (Some(recorder), None),
         Err(reason) => (None, Some(reason)),

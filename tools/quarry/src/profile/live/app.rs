@@ -332,7 +332,7 @@ impl View for App<'_> {
         let written = self.snapshot.write(&mut self.trace.sink.writer, &end);
         self.state.look.message = Some(match written {
             Ok(names) => format!("written: {names}"),
-            Err(error) => format!("not written: {error:#}"),
+            Err(error) => format!("not written: {}", failure::words(&error)),
         });
     }
 }
