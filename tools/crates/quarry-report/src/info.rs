@@ -276,9 +276,11 @@ fn head(info: &Info, style: Style) -> String {
     size += &format!(", {} lost", count(info.lost()));
     rows.push(("trace", size));
     rows.push(("end", end::text(info)));
+    let (became, tried) = end::execs(info);
     for (name, list) in [
         ("forked", summary.notes.forks.iter().map(u32::to_string).collect::<Vec<_>>()),
-        ("became", summary.notes.execs.iter().map(|program| harmless(program)).collect()),
+        ("tried", tried.iter().map(|program| harmless(program)).collect()),
+        ("became", became.map(harmless).into_iter().collect()),
     ] {
         if !list.is_empty() {
             rows.push((name, list.join(", ")));

@@ -51,6 +51,17 @@ pub(super) fn text(info: &Info) -> String {
     text
 }
 
+/// The program that the process became, and those that exec was called for and did not run. Where `quarry record` put the end in,
+/// the exec was a system call that no event tells of.
+pub(super) fn execs<'a>(info: &'a Info) -> (Option<&'a str>, &'a [String]) {
+    let execs = &info.summary.notes.execs[..];
+    let end = info.trace.end().filter(|end| end.reason == "exec" && end.end_ticks > 0);
+    match execs.split_last().filter(|_| end.is_some()) {
+        Some((last, tried)) => (Some(last), tried),
+        None => (None, execs),
+    }
+}
+
 /// What is not as it should be about the end.
 pub(super) fn complaint(info: &Info) -> Option<String> {
     let (file, events) = (&info.file, crate::units::of(info.summary.events, "event"));

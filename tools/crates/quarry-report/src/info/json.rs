@@ -8,7 +8,7 @@ use quarry_trace::live::Curve;
 use quarry_trace::sample::Estimate;
 use serde_json::{Map, Value, json};
 
-use super::{CallSite, Info, Sums};
+use super::{CallSite, Info, Sums, end};
 
 /// The schema of the JSON report.
 pub const SCHEMA: &str = "quarry-info/1";
@@ -283,6 +283,7 @@ pub fn json(info: &Info) -> Value {
     let impossible = &summary.impossible;
     let kinds: Map<String, Value> =
         summary.kinds.iter().map(|(name, count)| ((*name).to_owned(), count.value().into())).collect();
+    let (became, tried) = end::execs(info);
     let [other, room, reentered, disk, table] = summary.lost;
     json!({
         "schema": SCHEMA,
@@ -292,7 +293,7 @@ pub fn json(info: &Info) -> Value {
         "events_by_kind": kinds,
         "lost": { "events": info.lost(), "no_room": room, "reentered": reentered, "disk_full": disk, "table_full": table, "other": other },
         "damage": damage(info),
-        "process": { "forks": summary.notes.forks, "execs": summary.notes.execs, "exit_status": summary.notes.exit },
+        "process": { "forks": summary.notes.forks, "tried": tried, "became": became, "exit_status": summary.notes.exit },
         "sample": sample(info),
         "allocations": allocations(info),
         "lifetimes": {

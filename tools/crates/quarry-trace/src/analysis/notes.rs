@@ -13,7 +13,7 @@ const TEXT: usize = 256;
 pub struct Notes {
     /// Children that were forked.
     pub forks: Vec<u32>,
-    /// Programs it became.
+    /// Programs that it called exec for: all but the last call have failed, and perhaps that one.
     pub execs: Vec<String>,
     /// Its status, if it ended.
     pub exit: Option<u32>,
@@ -30,7 +30,11 @@ impl Notes {
     pub(super) fn add(&mut self, event: &Event) {
         match &event.what {
             What::Fork { child } if self.forks.len() < MOST => self.forks.push(*child),
-            What::Exec(program) if self.execs.len() < MOST => self.execs.push(short(program)),
+            What::Exec(program) => {
+                // The last one has to be known.
+                self.execs.truncate(MOST - 1);
+                self.execs.push(short(program));
+            }
             What::Exit { status } => self.exit = Some(*status),
             What::Mark(note) if self.marks.len() < MOST => self.marks.push((event.time, short(note))),
             _ => {}
