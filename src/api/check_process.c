@@ -9,7 +9,7 @@
 #include "os/os.h"
 #include "stacks/modules.h"
 
-#define EXEC_BEGINS(program) ((void)(program), qy_check_exec())
+#define EXEC_BEGINS(program) qy_check_exec()
 #define EXEC_FAILED() qy_check_exec_failed()
 #define EXEC_SYMBOL(name) qy_os_symbol_next(name)
 #include "api/exec.h"

@@ -4,16 +4,21 @@
 #ifndef QY_API_EXEC_H
 #define QY_API_EXEC_H
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <sys/types.h>
 
 #include "base/compiler.h"
+#include "base/num.h"
 #include "os/os.h"
+#include "os/process.h"
 
 #define EXEC_EXPORT __attribute__((visibility("default")))
 
 // Defined by the file that includes this one:
-//   EXEC_BEGINS(program)  what the library does before the call; true: it wants to know if that fails
+//   EXEC_BEGINS(program)  what the library does before the call; true: it wants to know if that fails. It evaluates
+//                         the program's name if it needs that
 //   EXEC_FAILED()         it has
 //   EXEC_SYMBOL(name)     the next definition of a function
 
@@ -24,6 +29,7 @@ int execv(const char *path, list_t argv);
 int execvp(const char *file, list_t argv);
 int execvpe(const char *file, list_t argv, list_t envp);
 int fexecve(int fd, list_t argv, list_t envp);
+int execveat(int fd, const char *path, list_t argv, list_t envp, int flags);
 int execl(const char *path, const char *arg, ...);
 int execlp(const char *file, const char *arg, ...);
 int execle(const char *path, const char *arg, ...);
@@ -35,7 +41,14 @@ static struct {
     int (*execvp)(const char *file, list_t argv);
     int (*execvpe)(const char *file, list_t argv, list_t envp);
     int (*fexecve)(int fd, list_t argv, list_t envp);
+    int (*execveat)(int fd, const char *path, list_t argv, list_t envp, int flags);
 } exec_real;
+
+static int no_execveat(int fd, const char *path, list_t argv, list_t envp, int flags) {
+    (void)fd, (void)path, (void)argv, (void)envp, (void)flags;
+    errno = ENOSYS;
+    return -1;
+}
 
 #define FIND(function) *(void **)&exec_real.function = EXEC_SYMBOL(#function)
 
@@ -45,12 +58,32 @@ __attribute__((constructor)) static void exec_find_real(void) {
     FIND(execvp);
     FIND(execvpe);
     FIND(fexecve);
+    FIND(execveat);
+    if (!exec_real.execveat) exec_real.execveat = no_execveat;  // an older C library
 }
 
 // The list may be anywhere, and then the call fails.
 static const char *exec_first_of(list_t argv) {
     const char *first;
     return qy_os_peek(argv, &first, sizeof first) && first ? first : "";
+}
+
+#define EXEC_NAME_BYTES 4096
+typedef struct exec_name {
+    char text[EXEC_NAME_BYTES];
+} exec_name_t;
+
+// The program of a call that names a descriptor: its own file, or a path that begins there. What cannot be read is the
+// kernel's to refuse.
+QY_INLINE const char *exec_name_at(int fd, const char *path, list_t argv, exec_name_t *name) {
+    char c = 0;
+    if (!qy_os_peek(path, &c, 1) || c == '/' || (c && fd == AT_FDCWD)) return path;
+    size_t n = qy_os_descriptor_path(fd, name->text, EXEC_NAME_BYTES);
+    if (!n) return c ? path : exec_first_of(argv);
+    if (c) name->text[n++] = '/';
+    for (size_t i = 0; n + 1 < EXEC_NAME_BYTES && qy_os_peek(path + i, &c, 1) && c; i++) name->text[n++] = c;
+    name->text[qy_min(n, EXEC_NAME_BYTES - 1)] = '\0';
+    return name->text;
 }
 
 // `call` returns only if it has failed.
@@ -66,7 +99,10 @@ EXEC_EXPORT int execv(const char *path, list_t argv) { RUN(path, execv, execv(pa
 EXEC_EXPORT int execvp(const char *file, list_t argv) { RUN(file, execvp, execvp(file, argv)); }
 EXEC_EXPORT int execvpe(const char *file, list_t argv, list_t envp) { RUN(file, execvpe, execvpe(file, argv, envp)); }
 EXEC_EXPORT int fexecve(int fd, list_t argv, list_t envp) {
-    RUN(exec_first_of(argv), fexecve, fexecve(fd, argv, envp));
+    RUN(exec_name_at(fd, "", argv, &(exec_name_t){""}), fexecve, fexecve(fd, argv, envp));
+}
+EXEC_EXPORT int execveat(int fd, const char *path, list_t argv, list_t envp, int flags) {
+    RUN(exec_name_at(fd, path, argv, &(exec_name_t){""}), execveat, execveat(fd, path, argv, envp, flags));
 }
 
 // The arguments that stand in the call, as a list on the stack: in the child of vfork nothing else may be changed.

@@ -29,10 +29,29 @@ uint64_t qy_os_now_unix_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-size_t qy_os_program_path(char *buf, size_t bytes) {
-    long n = qy_syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", buf, bytes - 1);
+static size_t process_link(const char *link, char *buf, size_t bytes) {
+    long n = qy_syscall(SYS_readlinkat, AT_FDCWD, link, buf, bytes - 1);
     buf[n > 0 ? n : 0] = '\0';
     return n > 0 ? (size_t)n : 0;
+}
+
+// Without a NUL.
+static size_t put_decimal(unsigned number, char *text) {
+    char digits[12];
+    size_t n = 0, length = 0;
+    for (unsigned rest = number; rest || !n; rest /= 10) digits[n++] = (char)('0' + rest % 10);
+    while (n) text[length++] = digits[--n];
+    return length;
+}
+
+size_t qy_os_program_path(char *buf, size_t bytes) { return process_link("/proc/self/exe", buf, bytes); }
+
+size_t qy_os_descriptor_path(int fd, char *buf, size_t bytes) {
+    char link[32] = "/proc/self/fd/";
+    buf[0] = '\0';
+    if (fd < 0) return 0;
+    put_decimal((unsigned)fd, link + sizeof "/proc/self/fd/" - 1);
+    return process_link(link, buf, bytes);
 }
 
 size_t qy_os_command_line(char *buf, size_t bytes) { return qy_os_read_small("/proc/self/cmdline", buf, bytes); }
@@ -47,13 +66,12 @@ size_t qy_os_thread_name(char *buf, size_t bytes) {
 }
 
 size_t qy_os_name_of_thread(int thread_id, char *buf, size_t bytes) {
-    char path[64] = "/proc/self/task/", digits[12];
-    size_t n = 0, at = sizeof "/proc/self/task/" - 1;
-    for (unsigned rest = (unsigned)thread_id; rest || !n; rest /= 10) digits[n++] = (char)('0' + rest % 10);
-    while (n) path[at++] = digits[--n];
+    char path[64] = "/proc/self/task/";
+    size_t at = sizeof "/proc/self/task/" - 1;
+    at += put_decimal((unsigned)thread_id, path + at);
     for (const char *c = "/comm"; *c; c++) path[at++] = *c;
     path[at] = '\0';
-    n = qy_os_read_small(path, buf, bytes);
+    size_t n = qy_os_read_small(path, buf, bytes);
     if (n && buf[n - 1] == '\n') buf[--n] = '\0';
     if (!n) buf[0] = '\0';
     return n;

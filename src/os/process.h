@@ -12,6 +12,8 @@ int qy_os_parent_id(void);
 uint64_t qy_os_now_unix_ns(void);  // the time of day
 
 size_t qy_os_program_path(char *buf, size_t bytes);
+// What the kernel calls the file of a descriptor.
+size_t qy_os_descriptor_path(int fd, char *buf, size_t bytes);
 // The arguments, a NUL after each.
 size_t qy_os_command_line(char *buf, size_t bytes);
 

@@ -326,8 +326,9 @@ static int end_by(const char *how, char *self) {
         char *volatile nowhere = (char *)1;
         MUST(execve(nowhere, none, environ) == -1 && errno == EFAULT);
         MUST(fexecve(open(self, O_RDONLY), (char **)(void *)nowhere, environ) == -1 && errno == EFAULT);
+        MUST(execveat(open("/usr", O_PATH), "nowhere/x", none, environ, 0) == -1 && errno == ENOENT);
         work(rounds, 4004);
-        execl(self, self, "work", "50", "2002", (char *)NULL);
+        execveat(AT_FDCWD, self, (char *[]){self, "work", "50", "2002", NULL}, environ, 0);
     }
     if (!strcmp(how, "running")) {  // others still allocate
         pthread_t t[3];

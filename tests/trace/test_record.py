@@ -252,7 +252,8 @@ def ends():
     # What had ended there goes on if the other program cannot be run.
     sound(first, "exec")
     assert sizes(first)[1001] == sizes(first)[4004] == 5000 and first.end["events"] == len(first.events), first.end
-    assert [e.fields["program"] for e in first.events if e.by == "exec"] == ["/nonexistent", "/", "", "", PROGRAM]
+    assert [e.fields["program"] for e in first.events if e.by == "exec"] == \
+        ["/nonexistent", "/", "", os.path.realpath(PROGRAM), "/usr/nowhere/x", PROGRAM]
     assert run.files()[0].stat().st_size == first.end["bytes"]
     assert sizes(sound(second))[2002] == 50
 

@@ -317,11 +317,8 @@ fn run(options: &RecordOptions, output: &Output) -> anyhow::Result<Left> {
     finish::end(&ran, &mut counted);
     let unnamed = finish::names(options.symbolize, &counted);
     let unpacked = pack::pack(&name, &mut counted);
-    let most = counted
-        .iter()
-        .map(|counted| &counted.recorded)
-        .max_by_key(|recorded| (!recorded.is_empty(), recorded.bytes));
-    let left = Left { code: ran.end.code(), trace: most.map(|recorded| PathBuf::from(&recorded.file)) };
+    let most = counted.iter().max_by_key(|counted| (!counted.recorded.is_empty(), counted.recorded.bytes));
+    let left = Left { code: ran.end.code(), trace: most.map(|counted| counted.path.clone()) };
     if output.is_quiet() && !options.asks() {
         return Ok(left);
     }
@@ -336,7 +333,11 @@ fn run(options: &RecordOptions, output: &Output) -> anyhow::Result<Left> {
     let slowdown = options.measure.and_then(|rounds| {
         let measured =
             slowdown::measure(rounds, &options.command, &plan, &name, options.follow, ran.end, output);
-        measured.map_err(|error| notes.push(format!("the slow-down was not measured: {error:#}"))).ok()
+        measured
+            .map_err(|error| {
+                notes.push(format!("the slow-down was not measured: {}", failure::words(&error)))
+            })
+            .ok()
     });
     let recording = Recording {
         command: under::words(&options.command),

@@ -186,6 +186,60 @@ fn a_killed_program_leaves_a_trace_that_can_be_read() {
     assert!(events > 1000 * kills, "{events}");
 }
 
+/// Without a word of the recorder's.
+#[test]
+fn an_exec_by_a_system_call_has_an_end_of_its_own() {
+    let Some(real) = Real::new() else { return };
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <stdlib.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int main(int argc, char **argv) {
+            void *volatile p = malloc(1000);
+            execl("/nowhere/at/all", "all", NULL);
+            return syscall(SYS_execve, argv[1], argv + 1, environ);
+        }
+    "#;
+    let becomes = real.bench.compile("becomes", source, &[]).unwrap();
+    for (how, code, end) in [("_exit", 3, "_exit"), ("exit", 3, "exit"), ("kill", 137, "killed")] {
+        let words = ["record", "-o", "b.qtr", "--", text(&becomes), text(&real.program), "end", "10", how];
+        real.run(&words).expect(code);
+        let (first, second) = (real.info("b.qtr"), real.info("b.qtr.2"));
+        assert_eq!(first["trace"]["end"]["reason"], "exec", "{how}: {first}");
+        let process = &first["process"];
+        assert_eq!(process["tried"][0], "/nowhere/at/all", "{process}");
+        assert!(process["became"].is_null() && process["exit_status"].is_null(), "{process}");
+        assert_eq!(second["trace"]["end"]["reason"], end, "{second}");
+    }
+}
+
+/// A name need not be text.
+#[test]
+fn a_trace_has_any_name() {
+    use std::os::unix::ffi::OsStrExt;
+    let Some(real) = Real::new() else { return };
+    let named = |bytes: &'static [u8]| std::ffi::OsStr::from_bytes(bytes);
+    let record = |options: &[&str], file: &std::ffi::OsStr, how: &str| {
+        let mut command = real.quarry(&["record"]);
+        command.args(options).arg("-o").arg(file).arg("--").arg(&real.program).args(["end", "10", how]);
+        Ended::from(command.output().unwrap())
+    };
+    let info = |file: &std::ffi::OsStr| {
+        let mut command = real.quarry(&["info", "--json"]);
+        Ended::from(command.arg(file).output().unwrap()).expect(0).json()
+    };
+    for file in [named(b"v\xff.qtr"), named(b"v\n.qtr")] {
+        let ended = record(&["-g", "--symbolize"], file, "kill").expect(137);
+        assert!(!ended.stderr.contains("names were not put"), "{}", ended.stderr);
+        assert_eq!(info(file)["trace"]["end"]["reason"], "killed");
+    }
+    let packed = named(b"p\xff.qtr.zst");
+    let ended = record(&[], packed, "exit").expect(3);
+    assert!(!ended.stderr.contains("is not packed"), "{}", ended.stderr);
+    assert!(fs::read(real.bench.path("t").join(packed)).unwrap().starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+}
+
 #[test]
 fn the_summary_says_how_it_ended() {
     let Some(real) = Real::new() else { return };
@@ -203,6 +257,9 @@ fn the_summary_says_how_it_ended() {
         summary["traces"].as_array().unwrap().iter().map(|t| t["file"].as_str().unwrap()).collect();
     assert_eq!(files, ["e.qtr", "e.qtr.2"]);
     assert_eq!(summary["traces"][1]["end"], "exit");
+    let process = real.info("e.qtr")["process"].clone();
+    assert_eq!(process["became"], program, "{process}");
+    assert_eq!(process["tried"].as_array().unwrap().len(), 5, "{process}");
     let stopped = "ulimit -f 64; exec \"$0\" churn 200000";
     let ended = real.run(&["record", "-o", "f.qtr", "--", "sh", "-c", stopped, program]).expect(0);
     ended

@@ -2,7 +2,7 @@
 //! What a recording left, counted.
 
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use quarry_report::record::Recorded;
@@ -19,12 +19,12 @@ const LONG: u64 = 32 << 20;
 /// A trace and what is known of it.
 #[derive(Default)]
 pub struct Counted {
+    /// Its file.
+    pub path: PathBuf,
     /// For the report.
     pub recorded: Recorded,
     /// Places that cannot be read, in words.
     pub damage: Vec<String>,
-    /// When it began.
-    pub start_unix_ns: u64,
     /// Children that the process had.
     pub forks: u64,
     /// Those that it waited for: their process ids, and how they ended, as wait(2) gives it.
@@ -113,8 +113,9 @@ fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
     recorded.seconds = trace.ticks_to_ns(last) as f64 / 1e9;
     recorded.damage = (damage.count, damage.bytes);
     let damage = damage.places.iter().map(|place| format!("{}: {place}", recorded.file)).collect();
-    let (start_unix_ns, start_monotonic_ns) = (head.start_unix_ns, head.start_monotonic_ns);
-    Ok(Counted { recorded, damage, start_unix_ns, start_monotonic_ns, forks, children, hidden })
+    let start_monotonic_ns = head.start_monotonic_ns;
+    let path = file.to_owned();
+    Ok(Counted { path, recorded, damage, start_monotonic_ns, forks, children, hidden })
 }
 
 /// Thread by thread: the order of events is of no interest here.

@@ -12,7 +12,7 @@ use quarry_synth::convert::output::Packing;
 use quarry_trace::{End, HiddenChild, Trace, end_cut_off};
 
 use super::count::Counted;
-use crate::symbolize;
+use crate::{failure, symbolize};
 
 /// Put ends into the traces that have none, of processes whose end is known: that of the command is known here, and those of
 /// children to the recorded processes that waited for them.
@@ -26,15 +26,17 @@ pub fn end(ran: &Ran, counted: &mut [Counted]) {
     }
     ends.insert(ran.pid.into(), vec![ran.end]);
     for (process, how_ended) in ends {
-        let without = |counted: &&mut Counted| {
-            let recorded = &counted.recorded;
-            i64::from(recorded.process) == process && recorded.end.is_none() && !recorded.running
-        };
-        // Of several programs of a process the last one ended so. But a number may have been that of several processes, and
-        // nobody can tell which ended how.
-        let last = counted.iter_mut().filter(without).max_by_key(|counted| counted.start_unix_ns);
-        if let (Some(trace), [ended]) = (last, &how_ended[..]) {
-            put(*ended, trace);
+        // A number may have been that of several processes, and nobody can tell which ended how.
+        let [ended] = how_ended[..] else { continue };
+        let of_process = |counted: &&mut Counted| i64::from(counted.recorded.process) == process;
+        let mut programs: Vec<&mut Counted> = counted.iter_mut().filter(of_process).collect();
+        programs.sort_by_key(|counted| counted.start_monotonic_ns);
+        // The last one ended so. Each before it became another program, by a system call if the recorder did not see that.
+        if let Some(last) = programs.pop() {
+            put(how(ended), last);
+        }
+        for earlier in programs {
+            put(End { reason: String::from("exec"), ..End::default() }, earlier);
         }
     }
 }
@@ -59,9 +61,12 @@ fn hidden(counted: &[Counted]) -> Vec<(i64, u32)> {
     calls.filter_map(|(parent, call)| Some((child_of(parent, call)?, call.status))).collect()
 }
 
-fn put(ended: Ended, Counted { recorded, .. }: &mut Counted) {
-    let end = End { events: recorded.events, lost: recorded.lost, ..how(ended) };
-    let file = File::options().read(true).write(true).open(&recorded.file);
+fn put(end: End, Counted { recorded, path, .. }: &mut Counted) {
+    if recorded.end.is_some() || recorded.running {
+        return;
+    }
+    let end = End { events: recorded.events, lost: recorded.lost, ..end };
+    let file = File::options().read(true).write(true).open(path);
     // A trace without an end is all right, too.
     if file.and_then(|file| end_cut_off(&file, &end)).is_ok_and(|written| written) {
         recorded.end = Some(end.reason);
@@ -86,15 +91,18 @@ fn how(ended: Ended) -> End {
 /// Put names into traces that have call stacks: all of them if `all`, else those of code that was made at run time, which
 /// nobody can look up later. What went wrong, in words.
 pub fn names(all: bool, counted: &[Counted]) -> Vec<String> {
-    let traces = counted.iter().map(|counted| &counted.recorded).filter(|recorded| !recorded.running);
-    let failed = |file: &str, error: anyhow::Error| format!("{file}: names were not put into it: {error:#}");
+    let failed = |file: &str, error: &anyhow::Error| {
+        format!("{file}: names were not put into it: {}", failure::words(error))
+    };
+    let traces = counted.iter().filter(|counted| !counted.recorded.running);
     traces
-        .filter_map(|recorded| of_trace(all, &recorded.file).err().map(|e| failed(&recorded.file, e)))
+        .filter_map(|Counted { recorded, path, .. }| {
+            of_trace(all, path).err().map(|error| failed(&recorded.file, &error))
+        })
         .collect()
 }
 
-fn of_trace(all: bool, file: &str) -> anyhow::Result<()> {
-    let path = Path::new(file);
+fn of_trace(all: bool, path: &Path) -> anyhow::Result<()> {
     let trace = Trace::open(path)?;
     if matches!(trace.head().stacks.as_str(), "" | "none") {
         return Ok(());

@@ -10,6 +10,7 @@ use quarry_synth::convert::output::{Output as Packed, Packing};
 
 use super::count::Counted;
 use super::name::Name;
+use crate::failure;
 use crate::trace_file::Target;
 
 /// Pack what is complete; why others are not.
@@ -19,15 +20,15 @@ pub fn pack(name: &Name, counted: &mut [Counted]) -> Vec<String> {
         return Vec::new();
     }
     let mut notes = Vec::new();
-    for Counted { recorded, .. } in counted {
+    for Counted { recorded, path, .. } in counted {
         let file = &recorded.file;
         if recorded.running {
             notes.push(format!("{file} is not packed: its process still writes to it"));
             continue;
         }
-        match one(Path::new(file), packing) {
+        match one(path, packing) {
             Ok(bytes) => recorded.bytes = bytes,
-            Err(error) => notes.push(format!("{file} is not packed: {error:#}")),
+            Err(error) => notes.push(format!("{file} is not packed: {}", failure::words(&error))),
         }
     }
     notes
