@@ -196,6 +196,10 @@ static void module_tell(qy_check_module_t *m) {
     qy_json_raw(&j, "{");
     qy_check_put_u64(&j, "id", m->id);
     qy_check_put_text(&j, "path", m->path);
+    if (!qy_json_is_utf8(m->path)) {
+        qy_json_key(&j, "path_hex");
+        qy_json_hex(&j, m->path, strlen(m->path));
+    }
     qy_json_key(&j, "build_id");
     qy_json_hex(&j, m->build_id, m->id_bytes);
     qy_check_put_address(&j, "begin", m->begin);

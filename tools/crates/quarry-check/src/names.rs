@@ -2,7 +2,7 @@
 //! From instructions to functions and lines. Modules are known by their file, so that all processes share one table.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
 use quarry_symbols::{Frame, Mapped, Places, Symbols};
@@ -30,7 +30,7 @@ pub struct Place {
 }
 
 /// What tells modules apart.
-type Key = (String, String, u64, u64);
+type Key = (String, String, String, u64, u64);
 
 /// Finds the names.
 pub struct Namer {
@@ -66,7 +66,7 @@ impl Namer {
         let first = raw.begin.wrapping_sub(raw.bias);
         let length = raw.end.saturating_sub(raw.begin);
         let build_id = raw.build_id.clone().unwrap_or_default();
-        let key: Key = (raw.path.clone(), build_id, first, length);
+        let key: Key = (raw.path.clone(), raw.path_hex.clone(), build_id, first, length);
         let next = self.modules.len() as u32;
         if next as usize >= MODULES && !self.indexes.contains_key(&key) || mappings.of.len() >= MODULES {
             return;
@@ -117,7 +117,7 @@ impl Namer {
             };
             match bytes_of(&module.build_id) {
                 Some(id) => add(&id),
-                None => add(module.path.as_bytes()),
+                None => add(module.file().as_os_str().as_bytes()),
             }
             add(&place.key.1.to_le_bytes());
         }
@@ -138,24 +138,26 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     bytes.filter(|bytes| !bytes.is_empty())
 }
 
-fn described((path, build_id, first, length): Key, index: u32) -> Module {
-    // Without a build id the file's own segments are compared, and its age is the proof.
-    let own = build_id.is_empty().then(|| Mapped::of(Path::new(&path))).flatten();
-    let segments = own.map_or_else(|| vec![Segment(first, length, 5)], |mapped| mapped.segments);
-    Module {
+fn described((path, path_hex, build_id, first, length): Key, index: u32) -> Module {
+    let mut module = Module {
         base: 0,
         path,
         build_id,
-        segments,
+        segments: vec![Segment(first, length, 5)],
         bytes: 0,
         modified_ns: 0,
-        path_hex: String::new(),
+        path_hex,
         first_node: index,
         last_node: index + 1,
         function: None,
         loaded: 0,
         unloaded: None,
+    };
+    // Without a build id the file's own segments are compared, and its age is the proof.
+    if let Some(own) = module.build_id.is_empty().then(|| Mapped::of(&module.file())).flatten() {
+        module.segments = own.segments;
     }
+    module
 }
 
 #[cfg(test)]
@@ -166,6 +168,7 @@ mod tests {
         raw::Module {
             id,
             path: "/p/lib.so".into(),
+            path_hex: String::new(),
             build_id: Some("c0ffee".into()),
             begin: bias + 0x1000,
             end: bias + 0x3000,

@@ -59,8 +59,11 @@ pub struct Begin {
 pub struct Module {
     /// Frames name it so.
     pub id: u32,
-    /// The file.
+    /// The file, as it is shown.
     pub path: String,
+    /// Its bytes in hex, where `path` has not all of them; else empty.
+    #[serde(default, deserialize_with = "or_default")]
+    pub path_hex: String,
     /// In hex; empty or null: it has none.
     #[serde(default)]
     pub build_id: Option<String>,
@@ -325,7 +328,14 @@ impl Line {
                 begin.command.iter_mut().chain([&mut begin.exe]).for_each(clean);
             }
             Self::Module(module) => {
+                // It is shown without control characters, and opened with them.
+                if module.path_hex.is_empty() && module.path.contains(|c: char| c.is_control()) {
+                    module.path_hex = module.path.bytes().map(|byte| format!("{byte:02x}")).collect();
+                }
                 clean(&mut module.path);
+                if module.path_hex.len() > 2 * LONGEST {
+                    module.path_hex.clear();
+                }
                 module.build_id.iter_mut().for_each(clean);
             }
             Self::Error(error) => {
@@ -372,6 +382,21 @@ mod tests {
         assert_eq!(error.block.unwrap().free.unwrap().tid, 2);
         assert!(matches!(Line::parse(br#"{"note":{"text":"a"}}"#), Some(Line::Note(_))));
         assert!(matches!(Line::parse(br#"{"end":{"how":"exit","status":0}}"#), Some(Line::End(_))));
+    }
+
+    #[test]
+    fn a_path_is_shown_without_what_moves_a_cursor_and_opened_with_it() {
+        let path_hex = |path: &str, more: &str| {
+            let line = format!(
+                r#"{{"module":{{"id":1,"path":"{path}",{more}"begin":"0x1","end":"0x2","bias":"0x0"}}}}"#
+            );
+            let Some(Line::Module(module)) = Line::parse(line.as_bytes()) else { panic!("{line}") };
+            assert!(!module.path.contains('\n'), "{}", module.path);
+            module.path_hex
+        };
+        assert_eq!(path_hex("/a/b", ""), "");
+        assert_eq!(path_hex("/a\\nb", ""), "2f610a62");
+        assert_eq!(path_hex("/a\u{fffd}", r#""path_hex":"2f61ff","#), "2f61ff");
     }
 
     #[test]
