@@ -5,6 +5,7 @@ mod demand;
 mod evidence;
 mod folder;
 mod gdb;
+mod living;
 mod options;
 mod running;
 mod show;
@@ -13,6 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use quarry_check::finding::Process;
 use quarry_check::text::Ending;
 use quarry_measure::preload::Conf;
 use quarry_measure::signals;
@@ -31,6 +33,9 @@ const SECOND: &str = "second";
 
 /// Check the command or read the files.
 pub fn main(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
+    if let Some(why) = options.counts_nothing() {
+        return Err(failure::usage(why));
+    }
     match options.pid {
         Some(pid) => demand(options, pid, output),
         None if options.command.is_empty() => read(options, output),
@@ -107,15 +112,23 @@ fn read(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
 
 fn run(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
     let plan = Plan::new(options, output)?;
-    let reports = Reports::new(options)?;
+    let mut reports = Reports::new(options)?;
     let mut show = Show::new(options, Place::Stderr, now_ns(), output)?;
+    living::adopt();
     let ran = plan.run(reports.path(), &Conf::default(), &mut show, output)?;
-    let mut ending = ending(options, &show, &ran);
+    let mut ending = ending(&ran);
     if options.pinpoint {
         pinpoint(&plan, &reports, &mut show, &mut ending, options, output)?;
     }
+    ending.living = living::find(&show.findings, options.children).into_iter().collect();
+    if !ending.living.is_empty() {
+        reports.stay();
+        ending.notes.push(outlived(options, &reports, &ending.living));
+    }
     let nothing = show.findings.processes.is_empty();
-    let code = status(options, show.counted(), ran.end.code());
+    let unchecked = became_unchecked(options, &show, &ran);
+    ending.notes.extend(unchecked.then(|| String::from(UNCHECKED)));
+    let code = status(options, show.counted(), if unchecked { failure::OURS } else { ran.end.code() });
     // The command has run and its exit code counts, report or no report.
     if let Err(error) = show.end(ending, code, Duration::from_secs_f64(ran.usage.wall_s), output) {
         output.error(&error);
@@ -130,20 +143,8 @@ fn run(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
     Ok(code)
 }
 
-fn ending(options: &CheckOptions, show: &Show, ran: &Ran) -> Ending {
+fn ending(ran: &Ran) -> Ending {
     let mut notes = Vec::new();
-    let pid = ran.pid as u32;
-    for process in &show.findings.processes {
-        let other = process.begin.pid;
-        if process.end.is_none() && other != pid && std::path::Path::new(&format!("/proc/{other}")).exists() {
-            notes.push(match &options.keep {
-                Some(_) => format!("process {other} still runs, and its file grows"),
-                None => {
-                    format!("process {other} still runs: what it finds later is lost; --keep DIR keeps it")
-                }
-            });
-        }
-    }
     if matches!(ran.end, End::Signal(signal) if signals::name(signal) == "SIGSYS") {
         notes.push(
             "SIGSYS ended the command: a filter of system calls does not allow one that the program or the checker made; \
@@ -151,7 +152,33 @@ fn ending(options: &CheckOptions, show: &Show, ran: &Ran) -> Ending {
                 .into(),
         );
     }
-    Ending { end: ran.end.to_string(), notes, ..Ending::default() }
+    Ending { end: ran.end.to_string(), pid: ran.pid as u32, notes, ..Ending::default() }
+}
+
+/// Of processes that still run.
+fn outlived(options: &CheckOptions, reports: &Reports, living: &[u32]) -> String {
+    let (noun, verb) = if living.len() == 1 { ("process", "runs") } else { ("processes", "run") };
+    let list: Vec<String> = living.iter().map(u32::to_string).collect();
+    let folder = reports.path().display();
+    let stays = if options.keep.is_some() { "" } else { ", which stays (--keep DIR names another)" };
+    format!(
+        "{noun} {} still {verb}, and what is found from here on is not shown. It goes to {folder}{stays}: quarry check {folder} \
+         shows it, and quarry check -p {} what is lost by now",
+        list.join(", "),
+        list[0]
+    )
+}
+
+const UNCHECKED: &str = "the command became a program by exec that was not checked: its environment was cleared (env -i), it is \
+    statically linked, or it runs as another user (set-ID, file capabilities)";
+
+/// Did the command become a program without the library, so that nothing of what it did then was checked?
+fn became_unchecked(options: &CheckOptions, show: &Show, ran: &Ran) -> bool {
+    let is_own = |process: &&Process| process.begin.pid == ran.pid as u32 && !process.second;
+    let (own, others): (Vec<_>, Vec<_>) = show.findings.processes.iter().partition(is_own);
+    let became = |process: &&Process| process.end.as_ref().is_some_and(|end| end.how == "exec");
+    let only = !options.children || others.is_empty();
+    !options.gdb && only && !own.is_empty() && own.iter().all(became)
 }
 
 const OUT_OF_GUARDS: &str = "the second run did not meet the error again: there were not guards for all blocks of its place. \

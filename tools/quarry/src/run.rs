@@ -189,8 +189,9 @@ impl StatsFile {
         match as_value(&path) {
             Some(text) => conf.set(STATS_FILE, text),
             None => anyhow::bail!(
-                "{}: a path with a comma cannot stand in QUARRY_CONF; set TMPDIR to another directory",
-                path.display()
+                "{}: {} cannot stand in QUARRY_CONF; set TMPDIR to another directory",
+                path.display(),
+                under::unfit(&path)
             ),
         }
         Ok(Self { path, from: 0, temporary: Some(temporary) })

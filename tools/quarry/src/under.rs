@@ -66,6 +66,15 @@ pub fn set_conf(command: &mut Command, conf: &Conf) {
     }
 }
 
+/// Why this path cannot stand among the options of a library.
+pub fn unfit(path: &Path) -> &'static str {
+    match path.to_str() {
+        None => "a path that is not UTF-8",
+        Some(text) if text.contains(',') => "a path with a comma",
+        Some(_) => "a path with a line break",
+    }
+}
+
 /// The command's words, for people.
 pub fn words(line: &[OsString]) -> Vec<String> {
     line.iter().map(|word| word.to_string_lossy().into_owned()).collect()

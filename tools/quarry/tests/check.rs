@@ -148,6 +148,15 @@ fn what_is_made_leaves_out_what_it_was_made_of() {
 }
 
 #[test]
+fn a_kind_that_cannot_be_found_does_not_count() {
+    let Some(bench) = Bench::new() else { return };
+    let ended = bench.run(&["check", "--leak-errors", "reachable", "--", "true"]).expect(2);
+    ended.says("--leak-errors reachable counts nothing without --leaks reachable; add that");
+    let growing = ["check", "--leak-errors", "growing", "--", "true"];
+    bench.run(&growing).expect(2).says("without --every T");
+}
+
+#[test]
 fn what_is_no_report_is_refused() {
     let Some((bench, file)) = raw("hello\n") else { return };
     check(&bench, &[text(&file)]).expect(1).says("is no raw report").says("behind --");

@@ -287,6 +287,105 @@ fn a_running_process_says_what_it_has_lost() {
     assert_eq!(child.wait().unwrap().code(), Some(23));
 }
 
+/// A copy lives on, frees twice when it may, and goes on until it is told to end. Its parent leaves without a word.
+const DAEMON: &str = "#include <fcntl.h>\n\
+    #include <stdlib.h>\n\
+    #include <sys/syscall.h>\n\
+    #include <unistd.h>\n\
+    static void until(const char *file) { for (int i = 0; i < 6000 && access(file, F_OK); i++) usleep(10000); }\n\
+    int main(int argc, char **argv) {\n\
+        if (fork()) syscall(SYS_exit_group, 0);\n\
+        setsid();\n\
+        for (int fd = 0; fd < 3; fd++) dup2(open(\"/dev/null\", O_RDWR), fd);\n\
+        until(argv[1]);\n\
+        void *p = malloc(10);\n\
+        free(p);\n\
+        free(p);\n\
+        close(open(argv[2], O_CREAT, 0600));\n\
+        until(argv[3]);\n\
+        return 0;\n\
+    }\n";
+
+#[test]
+fn a_copy_that_outlives_the_command_is_told() {
+    let Some(stage) = Stage::new(DAEMON) else { return };
+    for keeps in [false, true] {
+        let files = ["go", "done", "end"].map(|name| stage.bench.path(&format!("{name}-{keeps}")));
+        let kept = stage.bench.path("kept");
+        let temporary = stage.bench.path("tmp");
+        fs::create_dir_all(&temporary).unwrap();
+        let keep = ["--keep", text(&kept)];
+        let options = if keeps { &keep[..] } else { &[] };
+        let words =
+            [&["check"], options, &["--", text(&stage.program)], &files.each_ref().map(|f| text(f))].concat();
+        let mut command = stage.bench.quarry(words);
+        command.env("QUARRY_LIB_DIR", &stage.libraries).env("TMPDIR", &temporary);
+        let ended = Ended::from(command.output().unwrap()).expect(0);
+        ended
+            .says(": exit 0; errors that are found at the end are not there")
+            .says(" still runs, and what is found");
+        let (_, rest) = ended.stderr.split_once("It goes to ").unwrap();
+        let folder = rest.split([',', ':']).next().unwrap().to_owned();
+        assert_eq!(ended.stderr.contains("--keep DIR"), !keeps, "{}", ended.stderr);
+        assert_eq!(folder == text(&kept), keeps, "{folder}");
+        fs::write(&files[0], "").unwrap();
+        wait_until("it has freed twice", || files[1].exists());
+        let later = Ended::from(stage.bench.quarry(["check", &folder]).output().unwrap()).expect(23);
+        assert!(later.stdout.contains("double-free"), "{}", later.stdout);
+        fs::write(&files[2], "").unwrap();
+    }
+    // Without one nothing stays.
+    let temporary = stage.bench.path("empty");
+    fs::create_dir(&temporary).unwrap();
+    let mut command = stage.bench.quarry(["check", "--", "true"]);
+    command.env("QUARRY_LIB_DIR", &stage.libraries).env("TMPDIR", &temporary);
+    Ended::from(command.output().unwrap()).expect(0);
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
+#[test]
+fn a_program_without_the_library_behind_an_exec_is_told() {
+    let Some(stage) = Stage::new(TWICE) else { return };
+    let program = text(&stage.program);
+    let check = |options: &[&str], command: &[&str]| {
+        let words = [&["check"], options, &["--"], command].concat();
+        let mut command = stage.bench.quarry(words);
+        Ended::from(command.env("QUARRY_LIB_DIR", &stage.libraries).output().unwrap())
+    };
+    let said = "became a program by exec that was not checked";
+    for options in [&[][..], &["--children"]] {
+        check(options, &["env", "-i", program, "x"]).expect(125).says(said);
+    }
+    // The last one is checked. One that is not has a child that is.
+    check(&[], &["env", program, "x"]).expect(23);
+    let script = format!("{program}; exec env -i true");
+    let ended = check(&["--children"], &["sh", "-c", &script]).expect(0);
+    assert!(!ended.stderr.contains(said), "{}", ended.stderr);
+}
+
+#[test]
+fn a_path_need_not_be_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let Some(stage) = Stage::new(TWICE) else { return };
+    for name in [&b"prog\xff"[..], b"prog\nx"] {
+        let path = stage.bench.path(".").join(std::ffi::OsStr::from_bytes(name));
+        let copied = std::process::Command::new("cp").arg(&stage.program).arg(&path).status();
+        assert!(copied.unwrap().success());
+        let mut command = stage.bench.quarry(["check", "--"]);
+        command.arg(&path).arg("x").env("QUARRY_LIB_DIR", &stage.libraries);
+        let ended = Ended::from(command.output().unwrap()).expect(23).says("main at prog.c:5").stderr.clone();
+        assert!(!ended.contains("no names"), "{ended}");
+    }
+    for (name, why) in
+        [(&b"k\xff"[..], "that is not UTF-8"), (b"k\n", "with a line break"), (b"k,", "with a comma")]
+    {
+        let mut command = stage.bench.quarry(["check", "--keep"]);
+        command.arg(stage.bench.path(".").join(std::ffi::OsStr::from_bytes(name))).args(["--", "true"]);
+        let ended = Ended::from(command.env("QUARRY_LIB_DIR", &stage.libraries).output().unwrap());
+        ended.expect(125).says(&format!("a path {why} cannot stand in QUARRY_CHECK"));
+    }
+}
+
 #[test]
 fn files_of_another_machine_give_names() {
     let Some(stage) = Stage::new(TWICE) else { return };

@@ -260,6 +260,8 @@ fn the_summary_says_how_it_ended() {
     let process = real.info("e.qtr")["process"].clone();
     assert_eq!(process["became"], program, "{process}");
     assert_eq!(process["tried"].as_array().unwrap().len(), 5, "{process}");
+    let cleared = ["record", "-o", "i.qtr", "--", "env", "-i", program, "end", "10", "exit"];
+    real.run(&cleared).expect(3).says("i.qtr: the process became another program by exec, of which nothing");
     let stopped = "ulimit -f 64; exec \"$0\" churn 200000";
     let ended = real.run(&["record", "-o", "f.qtr", "--", "sh", "-c", stopped, program]).expect(0);
     ended

@@ -27,6 +27,10 @@ pub struct Text {
 pub struct Ending {
     /// How the program ended, in words; empty: nothing ran.
     pub end: String,
+    /// Its process.
+    pub pid: u32,
+    /// Processes that still run.
+    pub living: Vec<u32>,
     /// Findings that count as errors for the exit code.
     pub counted: usize,
     /// Files without names, and why.
@@ -136,7 +140,7 @@ impl Text {
             let begin = &process.begin;
             let from = begin.forked_from.map(|pid| format!(", a copy of {pid}")).unwrap_or_default();
             let end = match &process.end {
-                None => "it was killed, or still runs; errors that are found at the end are not there".into(),
+                None => without_end(findings, begin.pid, ending),
                 Some(end) => match end.how.as_str() {
                     "exit" => format!("exit {}", end.status),
                     "signal" => format!("signal {}", end.status),
@@ -178,6 +182,17 @@ impl Text {
         }
         text
     }
+}
+
+/// Of a process that has told no end. That of the command is known, unless it was that of a program before its last one.
+fn without_end(findings: &Findings, pid: u32, ending: &Ending) -> String {
+    let programs = findings.processes.iter().filter(|process| process.begin.pid == pid && !process.second);
+    let how = match ending.living.contains(&pid) {
+        true => "it still runs",
+        false if pid == ending.pid && programs.count() == 1 => &ending.end,
+        false => "it was killed, or still runs",
+    };
+    format!("{how}; errors that are found at the end are not there")
 }
 
 /// `counted`: errors, and the leaks that count as such.

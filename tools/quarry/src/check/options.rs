@@ -205,6 +205,27 @@ impl CheckOptions {
         })
     }
 
+    /// Why a kind that is to count as an error cannot be found.
+    pub fn counts_nothing(&self) -> Option<String> {
+        let runs_once = !self.command.is_empty() && self.every.is_none();
+        let missing = |kind: &LeakError| {
+            let (word, shown) = match kind {
+                LeakError::None | LeakError::Definite => return None,
+                LeakError::Possible => ("possible", "all"),
+                LeakError::Growing => ("growing", "definite"),
+                LeakError::Reachable => ("reachable", "reachable"),
+            };
+            let is_shown = self.leaks.kinds().iter().any(|leak| leak.strip_prefix("leak-") == Some(word));
+            let add = match is_shown {
+                false => format!("--leaks {shown}"),
+                true if *kind == LeakError::Growing && runs_once => "--every T".into(),
+                true => return None,
+            };
+            Some(format!("--leak-errors {word} counts nothing without {add}; add that"))
+        };
+        self.leak_errors.iter().find_map(missing)
+    }
+
     /// The value of the library's `guard_side` that puts each guard on the other side.
     pub fn other_side(&self) -> &'static str {
         match self.guard_side {
@@ -306,6 +327,26 @@ mod tests {
         );
         assert!(!parse(&["--leak-errors", "none", "--", "p"]).counts("leak-definite"));
         assert_eq!(Leaks::Definite.kinds(), ["leak-growing", "leak-definite"]);
+    }
+
+    #[test]
+    fn what_counts_can_be_found() {
+        let why =
+            |words: &[&str]| parse(&[words, &["--", "p"]].concat()).counts_nothing().unwrap_or_default();
+        for words in [
+            &["--leak-errors", "reachable", "--leaks", "reachable"][..],
+            &["--leak-errors", "possible,definite", "--leaks", "all"],
+            &["--leak-errors", "growing", "--every", "5s"],
+            &["--leak-errors", "none", "--leaks", "no"],
+            &["--leaks", "no"],
+        ] {
+            assert_eq!(why(words), "", "{words:?}");
+        }
+        assert!(why(&["--leak-errors", "reachable"]).contains("without --leaks reachable"));
+        assert!(why(&["--leak-errors", "definite,possible"]).contains("without --leaks all"));
+        assert!(why(&["--leak-errors", "growing"]).contains("without --every T"));
+        assert!(why(&["--leak-errors", "growing", "--leaks", "no"]).contains("without --leaks definite"));
+        assert!(parse(&["--leak-errors", "growing", "x.check"]).counts_nothing().is_none());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use super::folder::Folder;
 use super::gdb;
+use super::living;
 use super::options::CheckOptions;
 use super::show::Show;
 use crate::output::Output;
@@ -59,6 +60,13 @@ impl Reports {
                     format!("cannot make a folder in {place}; set TMPDIR to a directory that is writable")
                 })
             }
+        }
+    }
+
+    /// Processes still write there: it is not removed.
+    pub fn stay(&mut self) {
+        if let Self::Temporary(dir) = self {
+            dir.disable_cleanup(true);
         }
     }
 
@@ -127,8 +135,9 @@ impl<'a> Plan<'a> {
         let text = folder.to_str().filter(|text| !text.contains([',', '\n']));
         let Some(text) = text else {
             anyhow::bail!(
-                "{}: a path with a comma cannot stand in {VARIABLE}; set TMPDIR or --keep to another folder",
-                folder.display()
+                "{}: {} cannot stand in {VARIABLE}; set TMPDIR or --keep to another folder",
+                folder.display(),
+                under::unfit(folder)
             );
         };
         let environment = env::var_os(VARIABLE).unwrap_or_default();
@@ -157,8 +166,9 @@ impl<'a> Plan<'a> {
         let name = &self.options.command[0];
         let forwarding = Forwarding::all();
         let started = spawn::start(&mut command).map_err(|error| failure::not_started(name, &error))?;
+        let pid = started.pid();
         if !self.options.children && !self.options.gdb {
-            show.only(started.pid() as u32);
+            show.only(pid as u32);
         }
         let (send, receive) = mpsc::channel();
         let waiting = std::thread::spawn(move || {
@@ -181,7 +191,10 @@ impl<'a> Plan<'a> {
         let ran = loop {
             match receive.recv_timeout(OFTEN) {
                 Ok(ran) => break ran?,
-                Err(RecvTimeoutError::Timeout) => read(show),
+                Err(RecvTimeoutError::Timeout) => {
+                    living::reap(pid);
+                    read(show);
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     anyhow::bail!("cannot wait for {}", Path::new(name).display())
                 }

@@ -102,6 +102,7 @@ pub fn after(
 ) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(nothing(follow, ran, counted, obstacles));
+    notes.extend(became_unrecorded(ran, counted));
     for Counted { recorded, damage, .. } in counted {
         let file = &recorded.file;
         if recorded.was_stopped() {
@@ -170,6 +171,19 @@ fn nothing(follow: bool, ran: &Ran, counted: &[Counted], obstacles: &Obstacles) 
         )
     });
     Some(format!("no allocation was recorded: {why}"))
+}
+
+/// The command became a program that has no trace.
+fn became_unrecorded(ran: &Ran, counted: &[Counted]) -> Option<String> {
+    let of_command = counted.iter().filter(|c| i64::from(c.recorded.process) == i64::from(ran.pid));
+    let last = &of_command.max_by_key(|c| c.start_monotonic_ns)?.recorded;
+    (last.end.as_deref() == Some("exec")).then(|| {
+        format!(
+            "{}: the process became another program by exec, of which nothing was recorded: its environment was cleared \
+             (env -i), it is statically linked, or it runs as another user (set-ID, file capabilities)",
+            last.file
+        )
+    })
 }
 
 /// Other processes that did a part of the work, and are not recorded.
