@@ -5,7 +5,6 @@
 #define QY_API_EXEC_H
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <sys/types.h>
 
@@ -74,10 +73,10 @@ typedef struct exec_name {
 } exec_name_t;
 
 // The program of a call that names a descriptor: its own file, or a path that begins there. What cannot be read is the
-// kernel's to refuse.
+// kernel's to refuse. AT_FDCWD is no descriptor.
 QY_INLINE const char *exec_name_at(int fd, const char *path, list_t argv, exec_name_t *name) {
     char c = 0;
-    if (!qy_os_peek(path, &c, 1) || c == '/' || (c && fd == AT_FDCWD)) return path;
+    if (!qy_os_peek(path, &c, 1) || c == '/') return path;
     size_t n = qy_os_descriptor_path(fd, name->text, EXEC_NAME_BYTES);
     if (!n) return c ? path : exec_first_of(argv);
     if (c) name->text[n++] = '/';

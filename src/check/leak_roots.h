@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // leak_roots.h: where a program's pointers begin.
 //
-// All private memory that it can write to, or could before it made that read-only, but for the heap's own and the library's; of stacks the part that is in use;
-// the registers of all threads. What the kernel alone knows (an address given to epoll or io_uring) is no root, and
-// memory that is shared with other processes is one if that is asked for.
+// All private memory that it can write to, or could before it made that read-only, but for the heap's own and the
+// library's; of stacks the part that is in use; the registers of all threads. What the kernel alone knows (an address
+// given to epoll or io_uring) is no root, and memory that is shared with other processes is one if that is asked for.
 //
 // Where /proc is not there, nothing says what is mapped: the scan is incomplete, and tells no leaks.
 //

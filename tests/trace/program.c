@@ -305,6 +305,8 @@ static void signal_forks(void) {
 // ---- ends
 // ---------------------------------------------------------------------------------------------------------------
 
+int execveat(int fd, const char *path, char *const argv[], char *const envp[], int flags) __attribute__((weak));
+
 static void at_end(void) { free(kept(malloc(501))); }
 __attribute__((destructor)) static void destructor(void) { free(kept(malloc(502))); }
 __attribute__((constructor)) static void constructor(void) { free(kept(malloc(503))); }
@@ -326,9 +328,11 @@ static int end_by(const char *how, char *self) {
         char *volatile nowhere = (char *)1;
         MUST(execve(nowhere, none, environ) == -1 && errno == EFAULT);
         MUST(fexecve(open(self, O_RDONLY), (char **)(void *)nowhere, environ) == -1 && errno == EFAULT);
-        MUST(execveat(open("/usr", O_PATH), "nowhere/x", none, environ, 0) == -1 && errno == ENOENT);
+        // An older C library has none, and then that of the recorder is not called.
+        MUST(!execveat || execveat(open("/usr", O_RDONLY), "nowhere/x", none, environ, 0) == -1);
         work(rounds, 4004);
-        execveat(AT_FDCWD, self, (char *[]){self, "work", "50", "2002", NULL}, environ, 0);
+        if (execveat) execveat(AT_FDCWD, self, (char *[]){self, "work", "50", "2002", NULL}, environ, 0);
+        execl(self, self, "work", "50", "2002", (char *)NULL);
     }
     if (!strcmp(how, "running")) {  // others still allocate
         pthread_t t[3];
