@@ -3,6 +3,7 @@
 
 mod live;
 mod loaded;
+mod modules;
 mod options;
 mod running;
 

@@ -40,6 +40,7 @@ mod replay;
 mod rounding;
 mod run;
 mod running;
+mod running_files;
 mod sites;
 mod stats;
 mod suite;

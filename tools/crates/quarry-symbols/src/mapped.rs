@@ -30,7 +30,19 @@ impl Mapped {
         // A pipe would be waited for, and so would some files of /proc, which have no length.
         fs::metadata(path).ok().filter(|about| about.is_file() && about.len() > 0)?;
         let cache = ReadCache::new(File::open(path).ok()?);
-        let file = object::File::parse(&cache).ok()?;
+        Self::parse(&object::File::parse(&cache).ok()?)
+    }
+
+    /// The same without what it exports, from its beginning in memory. `None` also where its headers or its build id lie behind that.
+    pub fn of_memory(mut head: Vec<u8>) -> Option<Self> {
+        // Sections are not mapped: their table (e_shoff, e_shentsize, e_shnum, e_shstrndx) is one that is not there.
+        for part in [0x28..0x30, 0x3A..0x40] {
+            head.get_mut(part)?.fill(0);
+        }
+        Self::parse(&object::File::parse(&*head).ok()?)
+    }
+
+    fn parse<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> Option<Self> {
         if !matches!(file.kind(), ObjectKind::Executable | ObjectKind::Dynamic) {
             return None;
         }
@@ -43,7 +55,7 @@ impl Mapped {
             .map(|segment| Segment(segment.address(), segment.size(), flags(segment.flags())))
             .collect();
         let offsets = file.segments().map(|segment| segment.file_range().0).collect();
-        let mut exported = match &file {
+        let mut exported = match file {
             object::File::Elf64(elf) => exported(elf),
             object::File::Elf32(elf) => exported(elf),
             _ => None,
@@ -122,6 +134,12 @@ mod tests {
         // Several names may have one address.
         assert_eq!(mapped.exported(first + 5).unwrap().1, first);
         assert_eq!(mapped.exported(u64::MAX), None);
+        // As it is in memory.
+        let mut head = fs::read(libc).unwrap();
+        head.truncate(16 << 10);
+        let of_memory = Mapped::of_memory(head).unwrap();
+        assert_eq!((of_memory.build_id, of_memory.segments), (mapped.build_id, mapped.segments));
+        assert_eq!(Mapped::of_memory(b"\x7fELF".into()), None);
         assert_eq!(Mapped::of(Path::new("/etc/passwd")), None);
         assert_eq!(Mapped::of(Path::new("/")), None);
     }

@@ -87,6 +87,9 @@ impl About {
         }
         if module.bytes > 0 {
             return match () {
+                () if module.bytes == Module::NO_FILE => {
+                    other("nothing tells whether it is the one that was mapped".into())
+                }
                 () if self.bytes != module.bytes => {
                     other(format!("{} bytes, recorded {}", self.bytes, module.bytes))
                 }
@@ -151,6 +154,7 @@ mod tests {
         fails(About { modified_ns: 6 * SECOND, ..about() }, module(), "another time");
         fails(About { segments: vec![Segment(0, 4096, 4)], ..about() }, module(), "segments");
         fails(about(), Module { segments: vec![], ..module() }, "segments");
+        fails(about(), Module { bytes: Module::NO_FILE, ..module() }, "nothing tells");
         fails(About { build_id: "ab".into(), ..about() }, module(), "build id ab, recorded none");
         // A copy that kept whole seconds.
         assert_eq!(About { modified_ns: 5 * SECOND, ..about() }.prove(&module(), 0), Ok(()));

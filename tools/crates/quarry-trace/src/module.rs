@@ -46,7 +46,7 @@ pub struct Module {
     pub build_id: String,
     /// What is mapped of it.
     pub segments: Vec<Segment>,
-    /// Bytes of the file; 0: not known.
+    /// Bytes of the file; 0: not known. [`Module::NO_FILE`]: no file can be proved to be it.
     pub bytes: u64,
     /// When its contents were changed last, in nanoseconds since 1970; 0: not known.
     pub modified_ns: u64,
@@ -96,6 +96,9 @@ struct Gone {
 }
 
 impl Module {
+    /// As the length of a file that has no build id, and of which nothing else is known.
+    pub const NO_FILE: u64 = u64::MAX;
+
     /// Does this address lie in it?
     pub fn contains(&self, pc: u64) -> bool {
         let vaddr = pc.wrapping_sub(self.base);

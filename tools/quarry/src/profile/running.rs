@@ -11,15 +11,12 @@ use std::path::Path;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use quarry_measure::signals::Forwarding;
-use quarry_proc::mapping::Mapping;
 use quarry_stats::page::Heap;
 use quarry_stats::sampler::{self, Event, Reader, Sample, Sampler};
 use quarry_stats::{maker, memory, sys};
-use quarry_symbols::Mapped;
-use quarry_trace::{
-    AllocApi, Counted, End, FreeApi, Head, Module, Segment, StackNode, TraceWriter, What, WriteOptions,
-};
+use quarry_trace::{AllocApi, Counted, End, FreeApi, Head, StackNode, TraceWriter, What, WriteOptions};
 
+use super::modules::Modules;
 use crate::failure;
 use crate::output::Output;
 use crate::trace_file::Target;
@@ -222,7 +219,7 @@ pub struct Trace<S> {
     nodes: HashMap<u32, u32>,
     /// Live samples.
     live: HashSet<u64>,
-    modules: HashSet<(u64, String)>,
+    modules: Modules,
     pub taken: Taken,
     last_ns: u64,
     events: u64,
@@ -261,12 +258,13 @@ impl<T: Sink> Trace<T> {
             rates: HashMap::new(),
             nodes: HashMap::new(),
             live: HashSet::new(),
-            modules: HashSet::new(),
+            modules: Modules::of(pid),
             taken: Taken::default(),
             last_ns: head.start_ticks,
             events: 0,
         };
-        trace.note_modules()?;
+        trace.modules.look();
+        trace.note_modules(0)?;
         Ok(trace)
     }
 
@@ -309,22 +307,23 @@ impl<T: Sink> Trace<T> {
     /// What has happened since the last time. False: nothing can be read any more.
     pub fn read<S: memory::Source>(&mut self, reader: &mut Reader<'_, S>) -> anyhow::Result<bool> {
         let Ok(read) = reader.read() else { return Ok(false) };
-        // A stack that is new may lead through a file that is.
-        let is_new =
-            |event: &Event| event.what == sampler::What::Birth && !self.nodes.contains_key(&event.stack);
-        if read.events.iter().any(is_new) {
-            self.note_modules()?;
+        // A stack may lead through a file that is new, or lies where another one did.
+        if read.events.iter().any(|event| event.what == sampler::What::Birth) {
+            self.modules.look();
         }
+        let before = self.nodes.len() as u32;
         self.taken.lost += read.missed;
         for event in &read.events {
             self.event(event, reader)?;
         }
+        self.note_modules(before)?;
         Ok(true)
     }
 
     /// Samples that live when the reading begins: of a process that is sampled from its start on, or since it was forked.
     fn found<S: memory::Source>(&mut self, reader: &Reader<'_, S>) -> anyhow::Result<()> {
-        self.note_modules()?;
+        self.modules.look();
+        self.note_modules(0)?;
         for sample in reader.live().unwrap_or_default() {
             let Sample { address, bytes, born_ns, thread, stack, rate } = sample;
             let what = sampler::What::Birth;
@@ -424,17 +423,10 @@ impl<T: Sink> Trace<T> {
         Ok(parent)
     }
 
-    /// The files that are mapped by now.
-    fn note_modules(&mut self) -> anyhow::Result<()> {
-        let mappings = memory::mappings(&maker::proc(self.pid, "")).unwrap_or_default();
-        let nodes = self.nodes.len() as u32;
-        for mapping in mappings.iter().filter(|mapping| mapping.has_file() && mapping.offset == 0) {
-            if !self.modules.insert((mapping.start, mapping.name.to_string())) {
-                continue;
-            }
-            if let Some(module) = module(self.pid, mapping, nodes) {
-                self.write(PROCESS, What::ModuleLoaded { base: module.base, about: module.about() })?;
-            }
+    /// Files that came and went by the last look. Nodes up to `before` were read before it, and the later ones around it.
+    fn note_modules(&mut self, before: u32) -> anyhow::Result<()> {
+        for what in self.modules.changes(before, self.nodes.len() as u32) {
+            self.write(PROCESS, what)?;
         }
         Ok(())
     }
@@ -472,28 +464,4 @@ fn command_of(pid: i32) -> Vec<String> {
     }
     let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|&byte| byte == 0);
     words.map(|word| String::from_utf8_lossy(word).into_owned()).filter(|word| !word.is_empty()).collect()
-}
-
-/// A file of which the beginning is mapped there. It is looked at where the process sees it.
-fn module(pid: i32, mapping: &Mapping, nodes: u32) -> Option<Module> {
-    let name: &str = &mapping.name;
-    let path = maker::proc(pid, "root").join(Path::new(name.strip_prefix('/')?));
-    let mapped = Mapped::of(&path)?;
-    let about = fs::metadata(&path).ok()?;
-    let modified = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let Segment(first, ..) = *mapped.segments.first()?;
-    Some(Module {
-        base: mapping.start.wrapping_sub(first & !(quarry_proc::page_size() - 1)),
-        path: name.to_owned(),
-        build_id: mapped.build_id,
-        segments: mapped.segments,
-        bytes: about.len(),
-        modified_ns: modified.map_or(0, |since| since.as_nanos() as u64),
-        path_hex: String::new(),
-        first_node: nodes,
-        last_node: u32::MAX,
-        function: None,
-        loaded: 0,
-        unloaded: None,
-    })
 }

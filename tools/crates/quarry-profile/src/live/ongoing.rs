@@ -71,6 +71,7 @@ impl Ongoing {
     pub fn event(&mut self, event: &Event) {
         if let What::ModuleLoaded { .. } | What::ModuleUnloaded { .. } = event.what {
             self.symbols.note(event);
+            self.named = None;
         }
         self.builder.add(event);
     }
