@@ -325,6 +325,21 @@ fn shared_anonymous_memory_is_no_file() {
 }
 
 #[test]
+fn what_the_kernel_may_take_is_lazily_freed_in_no_heap_too() {
+    let Some(bench) = bench() else { return };
+    each(&bench, &entrants(), &["lazy"], |subject| {
+        let report = subject.explain(&bench, "0");
+        let smaps = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", subject.pid())).unwrap();
+        let line = smaps.lines().find_map(|line| line.strip_prefix("LazyFree:")).unwrap();
+        let kernels = line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10;
+        // A heap whose pages lie in the same mapping is taken to have its share of it.
+        let lazy = cause(&report, "lazily_freed");
+        assert!(lazy.abs_diff(kernels) <= kernels / 50, "{}: {lazy} of {kernels}", subject.name);
+        is_the_kernels(&report, subject.name);
+    });
+}
+
+#[test]
 fn what_is_live_is_counted_to_the_page() {
     let Some(bench) = bench() else { return };
     // 20,000 blocks of 1000 bytes and 10 of 2 MiB.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // explained.c: a process whose memory is what it is for a reason that is known: leak, mapped, fragmentation,
-// caches THREADS STEP, file NAME, shared, live, busy THREADS PAUSE. It says "ready" and works on until its input ends.
+// caches THREADS STEP, file NAME, shared, lazy, live, busy THREADS PAUSE.
+// It says "ready" and works on until its input ends.
 // Runs on any malloc.
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -148,6 +149,16 @@ static void shared(void) {
     work_on();
 }
 
+// 40 MiB of its own, of which the kernel may take 30.
+static void lazy(void) {
+    char *p = mmap(NULL, 40 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) exit(9);
+    memset(p, 1, 40 * MIB);
+    if (madvise(p, 30 * MIB, MADV_FREE)) exit(9);
+    ready();
+    work_on();
+}
+
 // Small and large blocks, all of them in use.
 static void live(void) {
     for (size_t i = 0; i < 20000; i++) block(1000);
@@ -230,6 +241,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "caches") && argc > 3) caches(atoi(argv[2]), (size_t)atoi(argv[3]));
     else if (!strcmp(what, "file") && argc > 2) file(argv[2]);
     else if (!strcmp(what, "shared")) shared();
+    else if (!strcmp(what, "lazy")) lazy();
     else if (!strcmp(what, "live")) live();
     else if (!strcmp(what, "busy") && argc > 3) busy(atoi(argv[2]), (unsigned)atoi(argv[3]));
     else return 2;

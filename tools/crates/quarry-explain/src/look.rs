@@ -46,6 +46,13 @@ pub struct Area<'a> {
     pub lazy: u64,
 }
 
+impl Area<'_> {
+    /// Of what is left, the bytes that were not given back.
+    fn kept(&self) -> u64 {
+        self.left.saturating_sub(self.lazy)
+    }
+}
+
 /// Part of a heap that may stay unread without a word.
 const UNREAD: f64 = 0.02;
 
@@ -133,7 +140,7 @@ fn chain(areas: &[Area], heaps: &[Heap], total: &Sum, resident: u64) -> Part {
 fn anonymous(areas: &[Area], heaps: &[Heap]) -> Vec<Part> {
     let mut parts: Vec<Part> = heaps.iter().map(|heap| heap.part.clone()).collect();
     let of = |wanted: fn(Kind) -> bool| {
-        areas.iter().filter(|area| wanted(area.class.kind)).map(|area| area.left).sum::<u64>()
+        areas.iter().filter(|area| wanted(area.class.kind)).map(Area::kept).sum::<u64>()
     };
     let is_stack = |kind| matches!(kind, Kind::MainStack | Kind::ThreadStack);
     let stacks = areas.iter().filter(|area| is_stack(area.class.kind)).count();
@@ -146,13 +153,16 @@ fn anonymous(areas: &[Area], heaps: &[Heap]) -> Vec<Part> {
     parts.push(Part::leaf("written", written, of(is_file), Cause::Files, "smaps"));
     let mut named: BTreeMap<&str, u64> = BTreeMap::new();
     for area in areas.iter().filter(|area| matches!(area.class.kind, Kind::Named | Kind::Quarry)) {
-        *named.entry(&area.class.object).or_default() += area.left;
+        *named.entry(&area.class.object).or_default() += area.kept();
     }
     parts.extend(largest(
         named,
         |name| format!("named '{}' by the program", quarry_proc::shown(name)),
         Cause::Unknown,
     ));
+    let lazy = areas.iter().map(|area| area.lazy.min(area.left)).sum();
+    let name = "lazily freed, of no heap that is known";
+    parts.push(Part::leaf("lazily_freed", name, lazy, Cause::Lazy, "smaps, LazyFree"));
     parts
 }
 
