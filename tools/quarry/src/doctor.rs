@@ -65,6 +65,9 @@ pub fn main(options: &DoctorOptions, output: &Output) -> anyhow::Result<i32> {
     let path = library.as_ref().ok().map(|library| library.path.clone());
     let live = Root::live();
     let its = options.pid.map(|pid| live.process(pid)).transpose().map_err(failure::failed)?;
+    if let Some(process) = &its {
+        process.expect_memory().map_err(failure::failed)?;
+    }
     let ours = live.process(std::process::id()).map_err(failure::failed)?;
     let subject = its.as_ref().unwrap_or(&ours);
 

@@ -16,6 +16,7 @@ mod convert;
 mod doctor;
 mod ends;
 mod explain;
+mod first_thread;
 mod foreign;
 mod formats;
 mod generate;

@@ -26,7 +26,10 @@ const LOOKS: usize = 3;
 /// A process of a /proc, or a saved copy of its folder.
 #[derive(Debug, Clone)]
 pub struct Process {
+    /// What its threads share is in here: it is of another thread once the first one has ended.
     folder: PathBuf,
+    /// Its own, which is the first thread's.
+    own: PathBuf,
     pid: Option<u32>,
     root: Root,
 }
@@ -46,8 +49,9 @@ fn regular(path: &Path) -> io::Result<File> {
 }
 
 impl Process {
-    pub(crate) fn new(folder: PathBuf, pid: Option<u32>, root: Root) -> Self {
-        Self { folder, pid, root }
+    pub(crate) fn new(own: PathBuf, pid: Option<u32>, root: Root) -> Self {
+        let living = if root.live { living(&own) } else { None };
+        Self { folder: living.unwrap_or_else(|| own.clone()), own, pid, root }
     }
 
     /// A saved folder, such as `cp -r /proc/PID` makes. What is not in it is unknown.
@@ -63,7 +67,7 @@ impl Process {
         self.pid
     }
 
-    /// Its folder.
+    /// Its folder. Once its first thread has ended: that of another one, where its memory still is.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -86,6 +90,11 @@ impl Process {
     /// status.
     pub fn status(&self) -> Result<Status, ProcError> {
         self.parsed("status", Status::parse)
+    }
+
+    /// Refuse one without memory, which needs no right.
+    pub fn expect_memory(&self) -> Result<(), ProcError> {
+        if self.statm()?.size == 0 { Err(self.without_memory("statm")) } else { Ok(()) }
     }
 
     /// limits.
@@ -139,7 +148,7 @@ impl Process {
 
     /// Its threads. One that ends meanwhile is left out.
     pub fn tasks(&self) -> Result<Tasks, ProcError> {
-        let folder = self.folder.join("task");
+        let folder = self.own.join("task");
         let entries = fs::read_dir(&folder).map_err(|error| self.error("task", error))?;
         let number = |entry: fs::DirEntry| text::decimal(entry.file_name().as_encoded_bytes());
         let mut tids: Vec<u32> =
@@ -152,7 +161,8 @@ impl Process {
             let name = if self.is_live() { name } else { text::without_returns(name) };
             let stack_pointer = self.stack_pointer(&folder, &mut tasks.denied);
             let name = name_of(&name);
-            tasks.list.push(Task { tid, name, stack_pointer, ended: false });
+            let ended = stack_pointer.is_none() && has_ended(&folder);
+            tasks.list.push(Task { tid, name, stack_pointer, ended });
         }
         Ok(tasks)
     }
@@ -194,7 +204,9 @@ impl Process {
 
     /// The file `name` of the folder, as bytes.
     pub fn read(&self, name: &'static str) -> Result<Vec<u8>, ProcError> {
-        let text = read_file(&self.folder.join(name), LONGEST).map_err(|error| self.error(name, error))?;
+        // Of a thread these say other things than of the process.
+        let folder = if matches!(name, "stat" | "comm") { &self.own } else { &self.folder };
+        let text = read_file(&folder.join(name), LONGEST).map_err(|error| self.error(name, error))?;
         // The words of a command are no lines.
         Ok(if self.is_live() || name == "cmdline" { text } else { text::without_returns(text) })
     }
@@ -212,7 +224,7 @@ impl Process {
     /// The file is empty: the process has no memory, or none any more.
     fn without_memory(&self, name: &str) -> ProcError {
         match self.pid {
-            Some(pid) if self.is_live() && !self.folder.exists() => ProcError::Gone(pid),
+            Some(pid) if self.is_live() && !self.own.exists() => ProcError::Gone(pid),
             Some(pid) if self.is_live() => ProcError::NoMemory(pid),
             _ => ProcError::Damaged { file: self.folder.join(name), what: "no mappings in it".into() },
         }
@@ -227,12 +239,28 @@ impl Process {
         }
         let absent = source.kind() == io::ErrorKind::NotFound || source.raw_os_error() == Some(libc::ESRCH);
         match self.pid {
-            Some(pid) if absent && self.is_live() && !self.folder.exists() => ProcError::Gone(pid),
+            Some(pid) if absent && self.is_live() && !self.own.exists() => ProcError::Gone(pid),
             Some(pid) if source.raw_os_error() == Some(libc::ESRCH) => ProcError::NoMemory(pid),
             _ if absent => ProcError::Missing(file),
             _ => ProcError::Io { file, source },
         }
     }
+}
+
+/// The folder of a thread that lives, where the first one has ended and the process has not.
+pub(crate) fn living(process: &Path) -> Option<PathBuf> {
+    let has_memory =
+        |folder: &Path| read_file(&folder.join("statm"), 4096).is_ok_and(|text| !text.starts_with(b"0 "));
+    if has_memory(process) {
+        return None;
+    }
+    let threads = fs::read_dir(process.join("task")).ok()?;
+    threads.flatten().map(|thread| thread.path()).find(|folder| has_memory(folder))
+}
+
+fn has_ended(thread: &Path) -> bool {
+    let stat = read_file(&thread.join("stat"), LONGEST).ok().and_then(|text| Stat::parse(&text));
+    stat.is_some_and(|stat| matches!(stat.state, 'Z' | 'X'))
 }
 
 /// What comm has: the name and a newline. All else is a part of the name, which may have blanks and newlines in it.

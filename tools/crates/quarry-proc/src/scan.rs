@@ -67,7 +67,13 @@ impl Scanner {
         self.path.pop();
         let facts = match (stat, statm) {
             (Found::Gone, _) | (_, Found::Gone) => return None,
-            (Found::There(stat), Found::There(statm)) if stat.pid == pid => Ok((stat, statm)),
+            (Found::There(stat), Found::There(statm)) if stat.pid == pid => {
+                // Its first thread may have ended before the others.
+                let lives = stat.state == 'Z' && stat.threads > 1;
+                let of_others = || self.root.process(pid).and_then(|process| process.statm()).ok();
+                let others = if lives { of_others() } else { None };
+                Ok((stat, others.unwrap_or(statm)))
+            }
             (Found::Denied, _) | (_, Found::Denied) => Err(Unread::Denied),
             _ => Err(Unread::Damaged),
         };

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 
-use crate::maker::{Maker, proc};
+use crate::maker::{Maker, proc, shared};
 use crate::memory::{self, Live, Target};
 use crate::page::{MAGIC, Page, PageError};
 use crate::{refusal, sys};
@@ -96,7 +96,7 @@ fn pages_of(pid: i32) -> Result<Vec<Page>, NoPage> {
 /// Its memory, and where its pages are.
 pub(crate) fn look(pid: i32) -> Result<(Target, Vec<(u64, Page)>), NoPage> {
     let maker = Maker::of(pid);
-    let folder = proc(pid, "");
+    let folder = shared(pid);
     let mappings = memory::mappings(&folder).map_err(|error| unreadable(pid, &error))?;
     if mappings.is_empty() {
         return Err(NoPage::NoMemory(pid));
@@ -147,7 +147,7 @@ fn unreadable(pid: i32, error: &io::Error) -> NoPage {
 
 /// Does its environment at the start have stats_page:off?
 fn is_off(pid: i32) -> bool {
-    let environment = fs::read(proc(pid, "environ")).unwrap_or_default();
+    let environment = fs::read(shared(pid).join("environ")).unwrap_or_default();
     let conf = environment.split(|&byte| byte == 0).find_map(|entry| entry.strip_prefix(b"QUARRY_CONF="));
     let conf = String::from_utf8_lossy(conf.unwrap_or_default()).into_owned();
     let last =

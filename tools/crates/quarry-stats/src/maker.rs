@@ -14,6 +14,12 @@ pub fn proc(pid: i32, file: &str) -> PathBuf {
     Path::new("/proc").join(pid.to_string()).join(file)
 }
 
+/// Where what its threads share is: another folder than its own once its first thread has ended.
+pub fn shared(pid: i32) -> PathBuf {
+    let process = u32::try_from(pid).ok().and_then(|pid| Root::live().process(pid).ok());
+    process.map_or_else(|| proc(pid, ""), |process| process.folder().to_owned())
+}
+
 /// When a process was started, in ticks since boot: with its number this names it for ever.
 pub fn started(pid: i32) -> Option<u64> {
     let process = Root::live().process(u32::try_from(pid).ok()?).ok()?;
@@ -47,7 +53,7 @@ impl Maker {
 /// Not later than when the process was started, in the time of pages; unknown where its clock is not ours.
 fn started_ns(pid: i32) -> Option<u64> {
     let ours = fs::read_link("/proc/self/ns/time").ok()?;
-    if fs::read_link(proc(pid, "ns/time")).ok()? != ours {
+    if fs::read_link(shared(pid).join("ns/time")).ok()? != ours {
         return None;
     }
     let started = started(pid)?.saturating_mul(1_000_000_000) / ticks_per_second();

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::find::{self, NoPage};
-use crate::maker::{self, proc};
+use crate::maker::{self, shared};
 use crate::memory::{Source, Target};
 use crate::page::{Heap, Page};
 use crate::sys;
@@ -385,7 +385,7 @@ impl Sampler {
 
     /// One sample in 2^rate bytes from now on. `adapts`: more of them later if there are few, and fewer if there are many.
     pub fn switch_on(&self, rate: u32, adapts: bool) -> Result<(), NoSampler> {
-        let status = std::fs::read_to_string(proc(self.pid, "status")).unwrap_or_default();
+        let status = std::fs::read_to_string(shared(self.pid).join("status")).unwrap_or_default();
         let filter = status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim);
         if filter.is_some_and(|mode| mode != "0") {
             return Err(NoSampler::Filtered(self.pid));
@@ -429,7 +429,7 @@ impl Sampler {
     }
 
     fn put(&self, word: u64, value: u64) -> Result<(), NoSampler> {
-        let memory = OpenOptions::new().write(true).open(proc(self.pid, "mem"));
+        let memory = OpenOptions::new().write(true).open(shared(self.pid).join("mem"));
         // Its number may be another's by now: that would have other things at this address.
         if maker::started(self.pid) != self.started {
             return Err(NoPage::NoProcess(self.pid).into());

@@ -31,6 +31,8 @@ fn first(mapping: &Mapping) -> Option<First> {
 /// All of a process.
 pub struct Modules {
     pid: i32,
+    /// Of a thread that lives.
+    folder: PathBuf,
     memory: Option<File>,
     /// What is mapped; with its load address and its addresses where it is a program or library.
     known: BTreeMap<First, Option<(u64, Range<u64>)>>,
@@ -43,13 +45,15 @@ pub struct Modules {
 impl Modules {
     /// Nothing is known yet.
     pub fn of(pid: i32) -> Self {
-        let memory = File::open(maker::proc(pid, "mem")).ok();
-        Self { pid, memory, known: BTreeMap::new(), past: Vec::new(), mappings: Vec::new() }
+        let folder = maker::shared(pid);
+        let memory = File::open(folder.join("mem")).ok();
+        Self { pid, folder, memory, known: BTreeMap::new(), past: Vec::new(), mappings: Vec::new() }
     }
 
     /// See what is mapped now.
     pub fn look(&mut self) {
-        self.mappings = memory::mappings(&maker::proc(self.pid, "")).unwrap_or_default();
+        self.folder = maker::shared(self.pid);
+        self.mappings = memory::mappings(&self.folder).unwrap_or_default();
     }
 
     /// What the last look has found. Nodes of stacks up to `before` were known before it, and those up to `after` came around it.
@@ -139,7 +143,7 @@ impl Modules {
         if !mapping.name.contains(char::REPLACEMENT_CHARACTER) {
             return text;
         }
-        let maps = fs::read(maker::proc(self.pid, "maps")).unwrap_or_default();
+        let maps = fs::read(self.folder.join("maps")).unwrap_or_default();
         let begin = format!("{:08x}-{:08x} ", mapping.start, mapping.end);
         let mut lines = maps.split(|&byte| byte == b'\n');
         let Some(line) = lines.find(|line| line.starts_with(begin.as_bytes())) else { return text };
@@ -163,7 +167,7 @@ impl Modules {
             let name = path_of([name, suffix.as_bytes()].concat());
             let Ok(inner) = name.strip_prefix("/") else { continue };
             // Of a process in another root the kernel says the path as we see it, or as it does.
-            let found = at(maker::proc(self.pid, "root").join(inner)).or_else(|| at(name.clone()));
+            let found = at(self.folder.join("root").join(inner)).or_else(|| at(name.clone()));
             if found.is_some() {
                 return (name, found);
             }
@@ -172,7 +176,7 @@ impl Modules {
         let map_file = maker::proc(self.pid, &map_file);
         // This is the file itself, for those who may look: its device may be another one to the kernel.
         let mapped = fs::metadata(&map_file).ok().map(|about| (map_file, about));
-        (path_of(as_read), mapped.or_else(|| at(maker::proc(self.pid, "exe"))))
+        (path_of(as_read), mapped.or_else(|| at(self.folder.join("exe"))))
     }
 }
 

@@ -230,7 +230,7 @@ pub fn head(pid: i32, rate: u32) -> Head {
     let now = sys::now_ns();
     Head {
         process: pid as u32,
-        program: fs::read_link(maker::proc(pid, "exe"))
+        program: fs::read_link(maker::shared(pid).join("exe"))
             .map_or_else(|_| String::new(), |path| path.display().to_string()),
         command: command_of(pid),
         page: quarry_proc::page_size(),
@@ -459,7 +459,7 @@ fn counted(heap: &Heap, whole: bool) -> Option<Counted> {
 
 fn command_of(pid: i32) -> Vec<String> {
     let mut bytes = Vec::new();
-    if let Ok(file) = fs::File::open(maker::proc(pid, "cmdline")) {
+    if let Ok(file) = fs::File::open(maker::shared(pid).join("cmdline")) {
         let _ = file.take(COMMAND_MOST).read_to_end(&mut bytes);
     }
     let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|&byte| byte == 0);
