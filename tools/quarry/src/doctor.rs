@@ -79,9 +79,11 @@ pub fn main(options: &DoctorOptions, output: &Output) -> anyhow::Result<i32> {
         Some(process) => process::environment(process),
         None => Ok(std::env::vars_os().collect()),
     };
+    let preload = environment::value(environment.as_deref().unwrap_or_default(), "LD_PRELOAD");
     groups.push(Group { name: "Environment", findings: environment::of(environment) });
     if let Some(process) = &its {
-        groups.push(Group { name: "Process", findings: process::findings(process, path.as_deref()) });
+        groups
+            .push(Group { name: "Process", findings: process::findings(process, &preload, path.as_deref()) });
     } else if !options.command.is_empty() {
         let findings = program::findings(&options.command, path.as_deref())
             .map_err(|error| failure::not_started(&options.command[0], &error))?;

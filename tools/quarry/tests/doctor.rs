@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{Bench, Ended, text};
+use crate::common::{Bench, Ended, libraries, text, wait_until};
 
 const MAIN: &str = "int main(void) { return 0; }";
 
@@ -77,6 +77,50 @@ fn variables_that_conflict_are_named() {
     assert_eq!((level(&report, "MALLOC_PERTURB_"), level(&report, "malloc")), ("note".into(), "note".into()));
     let unknown = doctor(&bench, &[("QUARRY_CONF", "purge_dealy:1")], &[]).expect(1);
     assert!(unknown.stdout.contains("There is no option purge_dealy"), "{}", unknown.stdout);
+}
+
+/// Which malloc a process has is not known to every user, nor by the order of its addresses.
+#[test]
+fn the_malloc_of_a_process_is_said_if_it_is_known() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(ours) = libraries(&["libquarry-malloc.so"]) else { return };
+    let ours = ours.join("libquarry-malloc.so").display().to_string();
+    let sleeper =
+        |preload: &str| Command::new("sleep").arg("600").env("LD_PRELOAD", preload).spawn().unwrap();
+    let done = |mut sleeper: std::process::Child| sleeper.kill().and_then(|()| sleeper.wait()).unwrap();
+    let loaded = |process: &std::process::Child| {
+        let maps = format!("/proc/{}/maps", process.id());
+        wait_until("its libraries are mapped", || {
+            fs::read_to_string(&maps).unwrap().contains("libquarry-malloc")
+        });
+        process.id().to_string()
+    };
+    // By its name alone: it has what the stand-in has.
+    let other = bench.library("libjemalloc", include_str!("common/fake_heap.c"));
+    let process = sleeper(&format!("{}:{ours}", other.display()));
+    let pid = loaded(&process);
+    let (report, stats) = (bench.run(&["doctor", "--json", "-p", &pid]), bench.run(&["stats", "-p", &pid]));
+    done(process);
+    let report = report.json();
+    assert_eq!(found(&report, "malloc")[0]["value"], "jemalloc", "{report:#}");
+    stats.expect(1).says("jemalloc is loaded, too, and may serve in its place");
+    let process = sleeper(&ours);
+    let tool = bench.quarry(["doctor", "--json", "-p", &loaded(&process)]);
+    let mut as_nobody = Command::new("setpriv");
+    as_nobody
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(tool.get_program())
+        .args(tool.get_args());
+    let ended = as_nobody.output();
+    done(process);
+    let Ok(ended) = ended.map(Ended::from) else { return eprintln!("skipped: needs setpriv") };
+    if ended.stderr.contains("setpriv:") {
+        return eprintln!("skipped: needs root");
+    }
+    let report = ended.json();
+    let malloc = found(&report, "malloc")[0];
+    assert!(malloc["value"].as_str().unwrap().starts_with("not known: "), "{malloc}");
+    assert!(malloc["next"].as_str().unwrap().contains("run quarry as that user"), "{malloc}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod error;
 mod hold;
 pub mod last;
 pub mod limits;
+pub mod mallocs;
 pub mod mapping;
 pub mod mounts;
 mod process;

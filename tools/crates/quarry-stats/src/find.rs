@@ -4,6 +4,8 @@
 use std::fs;
 use std::io;
 
+use quarry_proc::mallocs;
+
 use crate::maker::{Maker, proc, shared};
 use crate::memory::{self, Live, Target};
 use crate::page::{MAGIC, Page, PageError};
@@ -34,6 +36,12 @@ pub enum NoPage {
          heap or its pools (after a fork: since then, unless they have 16 MiB; after a raw clone: ever), or its library is older than that"
     )]
     None(i32),
+    /// Another malloc is loaded, too.
+    #[error(
+        "process {0} has Quarry loaded and no statistics page; {1} is loaded, too, and may serve in its place: `quarry doctor -p {0}` says \
+         which one does"
+    )]
+    Other(i32, &'static str),
     /// The kernel does not let us look.
     #[error("the memory of process {pid}, which runs on Quarry, may not be read: {advice}")]
     Refused {
@@ -108,6 +116,8 @@ pub(crate) fn look(pid: i32) -> Result<(Target, Vec<(u64, Page)>), NoPage> {
         .iter()
         .map(|mapping| &*mapping.name)
         .any(|name| of_library(name) || name.starts_with("[anon:quarry"));
+    let served = mallocs::of_files(mappings.iter().map(|mapping| &*mapping.name));
+    let other = served.into_iter().find(|name| !mallocs::is_ours(name));
     let target = match Target::open(&folder, mappings) {
         Ok(target) => target,
         Err(_) if !folder.exists() => return Err(NoPage::NoProcess(pid)),
@@ -131,7 +141,7 @@ pub(crate) fn look(pid: i32) -> Result<(Target, Vec<(u64, Page)>), NoPage> {
         None if !folder.exists() => Err(NoPage::NoProcess(pid)),
         None if !on_quarry => Err(NoPage::NotOnQuarry(pid)),
         None if is_off(pid) => Err(NoPage::Off(pid)),
-        None => Err(NoPage::None(pid)),
+        None => Err(other.map_or(NoPage::None(pid), |other| NoPage::Other(pid, other))),
     }
 }
 

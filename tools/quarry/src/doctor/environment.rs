@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use quarry_measure::elf;
+use quarry_proc::mallocs;
 
 use super::finding::Finding;
 
@@ -27,6 +28,12 @@ const OTHERS: [(&str, &str); 8] = [
 ];
 
 type Variables = Vec<(OsString, OsString)>;
+
+/// What one has; nothing if it is not set.
+pub fn value(variables: &[(OsString, OsString)], name: &str) -> String {
+    let found = variables.iter().find(|(one, _)| one == name);
+    found.map_or_else(String::new, |(_, value)| value.to_string_lossy().into_owned())
+}
 
 /// Findings, or why the environment cannot be read.
 pub fn of(variables: Result<Variables, String>) -> Vec<Finding> {
@@ -106,7 +113,11 @@ fn preloaded(value: &str, has_malloc: &dyn Fn(&Path) -> Option<bool>) -> Finding
     let is_ours = |file: &Path| base(file).starts_with("libquarry");
     // One without a slash is looked for by the dynamic linker.
     let known = |file: &Path| {
-        if file.components().count() > 1 { has_malloc(file) } else { Some(is_malloc(&base(file))) }
+        if file.components().count() > 1 {
+            has_malloc(file)
+        } else {
+            Some(is_ours(file) || mallocs::of_file(&base(file)).is_some())
+        }
     };
     if let Some(missing) = files.iter().find(|file| known(file).is_none()) {
         let next = format!(
@@ -138,21 +149,6 @@ fn preloaded(value: &str, has_malloc: &dyn Fn(&Path) -> Option<bool>) -> Finding
     }
     let next = format!("Programs run on {}. quarry run puts Quarry before it.", base(first));
     Finding::note(name, value, next)
-}
-
-/// By its name alone.
-fn is_malloc(name: &str) -> bool {
-    const STEMS: [&str; 8] = [
-        "libquarry",
-        "libjemalloc",
-        "libmimalloc",
-        "libtcmalloc",
-        "libtbbmalloc",
-        "libsnmalloc",
-        "librpmalloc",
-        "libhoard",
-    ];
-    STEMS.iter().any(|stem| name.starts_with(stem))
 }
 
 #[cfg(test)]
