@@ -460,12 +460,13 @@ fn each_end_is_told_apart() {
             const char *how = argc > 1 ? argv[1] : "";
             pthread_t t;
             for (int i = 0; i < 100; i++) *(char *volatile)malloc(1000 + i) = 1;
-            if (!strcmp(how, "threads")) {
+            if (!strncmp(how, "threads", 7)) {
                 pthread_create(&t, 0, goes, 0), pthread_join(t, 0);
                 pthread_create(&t, 0, ends, 0), pthread_join(t, 0);
                 pthread_create(&t, 0, stays, 0);
                 while (!stayed) usleep(1000);
             }
+            if (!strcmp(how, "threads and kill")) kill(getpid(), SIGKILL);
             if (!strcmp(how, "_exit")) _exit(0);
             if (!strcmp(how, "_Exit")) _Exit(7);
             if (!strcmp(how, "quick_exit")) quick_exit(5);
@@ -508,16 +509,15 @@ fn each_end_is_told_apart() {
         assert_eq!(line.trim_start().trim_start_matches("end").trim(), said, "{how}");
         stage.run(&["info", "-q", "--strict", "e.qtr"]).expect(strict);
     }
-    stage.run(&["record", "-q", "-o", "t.qtr", "--", "./ends", "threads"]).expect(0);
-    let info = stage.info("t.qtr");
-    let ends: Vec<_> = info["threads"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|t| t["allocations"] != 0)
-        .map(|t| t["end"].clone())
-        .collect();
-    assert_eq!(ends, ["lives", "gone", "ended", "lives"]);
+    let ends = |how: &str, code: i32| -> Vec<Value> {
+        stage.run(&["record", "-q", "-o", "t.qtr", "--", "./ends", how]).expect(code);
+        let info = stage.info("t.qtr");
+        let threads = info["threads"].as_array().unwrap().iter().filter(|thread| thread["allocations"] != 0);
+        threads.map(|thread| thread["end"].clone()).collect()
+    };
+    assert_eq!(ends("threads", 0), ["lives", "gone", "ended", "lives"]);
+    // Nobody looked who was there.
+    assert_eq!(ends("threads and kill", 137), [Value::Null, Value::Null, "ended".into(), Value::Null]);
     while_it_goes_on(&stage);
 }
 

@@ -2,6 +2,7 @@
 //! How a process and its threads ended.
 
 use quarry_measure::signals;
+use quarry_trace::End;
 use quarry_trace::analysis::{ThreadEnd, ThreadSum};
 
 use super::{Info, harmless, time};
@@ -81,9 +82,10 @@ pub(super) fn complaint(info: &Info) -> Option<String> {
 }
 
 /// Is nothing known of what threads did at last? The recording stopped before, or the trace does not tell of threads.
-/// Thread 0 is none.
+/// Thread 0 is none. Where the process itself wrote no end, nobody looked which threads were there.
 fn is_unknown(info: &Info, thread: &ThreadSum) -> bool {
-    thread.tid == 0 || info.trace.end().is_some_and(|end| !ENDS.contains(&end.reason.as_str()))
+    let is_known = |end: &End| end.end_ticks > 0 && ENDS.contains(&end.reason.as_str());
+    thread.tid == 0 || !info.trace.end().is_some_and(is_known)
 }
 
 /// What became of a thread, as far as that is known.
