@@ -259,8 +259,20 @@ pub fn answer(profile: &Profile, calls: &Calls, query: &Query) -> Answer {
         group.rows = rows.to_vec();
         group
     };
+    let mut all = whole(groups.all(), String::from("all"));
+    if query.filter.is_none() {
+        // Sums of a sample differ by the order of their parts, and their bounds then by one.
+        all.sums.live = profile.end.blocks;
+        all.sums.live_bytes = profile.end.bytes;
+        all.peak = profile.peak.live;
+        match query.at {
+            At::Peak => all.at = all.peak,
+            At::End => all.at = profile.end,
+            At::Moment(_) => {}
+        }
+    }
     Answer {
-        all: whole(groups.all(), String::from("all")),
+        all,
         groups: order
             .iter()
             .map(|&(_, number)| whole(groups.rows(number as usize), named(number as usize)))

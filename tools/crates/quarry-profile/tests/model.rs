@@ -6,10 +6,10 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Random, alloc, free, named, profile, realloc};
-use quarry_profile::model::{Division, Median, Profile};
+use quarry_profile::model::{Division, Live, Median, Profile};
 use quarry_profile::query::{self, At, By, Query, Sort, live_at, live_over_time};
 use quarry_trace::sample::Sampling;
-use quarry_trace::{Event, PoolWhat, What};
+use quarry_trace::{Event, Head, PoolWhat, What};
 
 /// A program by chance: events at times that grow, some of which cannot be.
 fn program(seed: u64, events: usize) -> Vec<Event> {
@@ -145,6 +145,22 @@ fn rows_add_up_to_the_whole_and_series_to_rows() {
 
 fn all(by: By) -> Query {
     Query { at: At::Peak, window: None, by, sort: Sort::Live, filter: None, top: 1000 }
+}
+
+/// A sum of parts that are no whole numbers depends on their order.
+#[test]
+fn a_sample_has_one_sum_of_all() {
+    let sampling = Sampling::of(&Head { sample: 700, ..Head::default() });
+    for seed in 0..40 {
+        let profile = profile(&program(seed, 3000), sampling, Division::Stack, &[]);
+        let calls = named(&profile, 12);
+        let of = |at| query::answer(&profile, &calls, &Query { at, ..all(By::Site) }).all;
+        let bounds = |live: &Live| (live.blocks.interval(), live.bytes.interval());
+        let sums = of(At::End).sums;
+        let sums = Live { blocks: sums.live, bytes: sums.live_bytes };
+        assert_eq!([bounds(&sums), bounds(&of(At::End).at)], [bounds(&profile.end); 2], "seed {seed}");
+        assert_eq!(bounds(&of(At::Peak).at), bounds(&profile.peak.live), "seed {seed}");
+    }
 }
 
 #[test]
