@@ -283,6 +283,7 @@ fn a_running_process_says_what_it_has_lost() {
     // Who is not checked would be ended by the signal.
     let own = std::process::id().to_string();
     stage.bench.run(&["check", "-p", &own]).expect(1).says("is not checked");
+    stage.bench.run(&["check", "-p", "2147483647"]).expect(1).says("there is no process 2147483647");
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(23));
 }

@@ -73,6 +73,7 @@ fn a_slip_of_the_fingers_ends_with_2() {
         assert!(!ended.stderr.is_empty(), "{args:?}");
     }
     run(&bench, &["--follow", "-o", "x.qtr", "--", "true"]).says("%p");
+    run(&bench, &["-o", "/dev/null", "--", "true"]).says("-o /dev/null: is no regular file; ");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quarry_measure::signals;
+use quarry_proc::Root;
 
 use super::folder::Growing;
 use super::running::VARIABLE;
@@ -66,8 +67,8 @@ fn listens(pid: i32) -> bool {
 /// The file that it writes to: the last of this process.
 fn file(pid: i32) -> anyhow::Result<PathBuf> {
     let refused = |why: &str| failure::failed(format_args!("process {pid} {why}"));
-    let environment = fs::read(format!("/proc/{pid}/environ"));
-    let environment = environment.map_err(|error| refused(&format!("cannot be looked at: {error}")))?;
+    let process = Root::live().process(u32::try_from(pid).unwrap_or_default()).map_err(failure::failed)?;
+    let environment = process.read("environ").map_err(failure::failed)?;
     let unchecked = || refused("is not checked; start it by quarry check -- CMD");
     let prefix = format!("{VARIABLE}=");
     let options =

@@ -263,8 +263,8 @@ fn check_replaceable(path: &Path) -> anyhow::Result<()> {
         return Err(failure::usage(format!("-o {shown}: is a directory; name a file in it")));
     }
     if !about.is_file() {
-        let why = "a trace is written in place, so it must be a regular file";
-        return Err(failure::usage(format!("-o {shown}: is none; {why}")));
+        let why = "is no regular file; a trace is written in place, so name one that is, or one that is not there yet";
+        return Err(failure::usage(format!("-o {shown}: {why}")));
     }
     let begin = begin(path).with_context(|| format!("cannot look at {shown}, which is there already"))?;
     if !is_replaceable(&begin) {
