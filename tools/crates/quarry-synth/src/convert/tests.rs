@@ -671,6 +671,26 @@ fn lines_that_end_with_a_carriage_return_alone_are_refused() {
     assert_eq!(read(&returns(&ms)), read(&ms));
 }
 
+/// Two call sites in a file without names, in a folder with a bracket.
+#[test]
+fn massif_there_and_back_keeps_places_apart() {
+    use super::massif_write::MassifSink;
+    use super::profile::Profile;
+    let event = |what| Item::Event(Event { time: 1, thread: 1, what }, 1);
+    let about = r##"{"path":"/x/od (2)/a#b","segments":[[0,4096,5]]}"##.into();
+    let node = |id, pc| Item::Stack(1, StackNode { id, parent: 0, pc, is_return: false });
+    let alloc =
+        |address, size, stack| event(What::Alloc { api: AllocApi::Malloc, size, address, align: 0, stack });
+    let loaded = event(What::ModuleLoaded { base: 0x40_0000, about });
+    let items = [loaded, node(1, 0x40_0010), node(2, 0x40_0020), alloc(64, 30, 1), alloc(128, 20, 2)];
+    let mut bytes = Vec::new();
+    give(&mut MassifSink::new(&mut bytes, &head(), quarry_symbols::Folding::default()), &items);
+    let profile = Profile::read(Format::Massif, input(&bytes), |symbols| symbols).unwrap();
+    let frames: Vec<&str> = profile.stacks.iter().map(|stack| stack.frames[0].as_str()).collect();
+    // ms_print takes a # for a comment.
+    assert_eq!(frames, ["0x400010 in a.b", "0x400020 in a.b"]);
+}
+
 #[test]
 fn stacks_of_any_depth_go_there_and_back() {
     const DEPTH: u32 = 10_000;
