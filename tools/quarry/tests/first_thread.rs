@@ -74,7 +74,7 @@ fn a_process_without_its_first_thread_is_looked_at() {
     let json = |args: &[&str]| bench.run(&[args, &["-p", &pid, "--json"]].concat()).expect(0).json();
     let map = json(&["map"]);
     let res = |report: &serde_json::Value| report.as_u64().unwrap_or_else(|| panic!("{report:#}"));
-    assert!(res(&map["totals"]["rss"]) > 20 << 20);
+    assert!(res(&map["total"]["rss"]) > 20 << 20);
     assert!(!map["gaps"].to_string().contains("stack pointers"), "{}", map["gaps"]);
     assert!(json(&["explain", "--for", "0"]).to_string().contains("parts"));
     let doctor = json(&["doctor"]).to_string();
