@@ -21,6 +21,7 @@ static void *volatile sink;
 __attribute__((noinline, noclone)) void NAME(void) { for (int i = 0; i < 5000; i++) { sink = malloc(100); free(sink); } }
 int main(void) {
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    free(sink = malloc(1 << 20));  // enough for a statistics page
     for (int turn = 0; getppid() != 1; turn++) {
         NAME();
         if (turn == 10) { puts("ready"); fflush(stdout); }
@@ -39,6 +40,8 @@ const HOST: &str = r#"
 #include <sys/prctl.h>
 int main(int argc, char **argv) {
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    void *volatile large = malloc(1 << 20);  // enough for a statistics page
+    free(large);
     for (int turn = 0; getppid() != 1; turn++) {
         void *plugin = dlopen(argv[1 + turn % (argc - 1)], RTLD_NOW);
         void *(*make)(int) = (void *(*)(int))dlsym(plugin, "make");
