@@ -28,7 +28,7 @@
 
 #define BUDGET 500                      // one part in so many of the time is spent
 #define HURRY 100                       // one in so many while the heap changes its size
-#define BURST 128                       // times this much may be written ahead of that, where much moves at once
+#define BURST 128                       // so many writes may be ahead of the budget, where much moves at once
 #define PART 32                         // one in so many of the live bytes is much
 #define SUMS_NS UINT64_C(1000000)       // not more often than this
 #define CLASSES_NS UINT64_C(100000000)  // nor this
@@ -258,9 +258,9 @@ static void write_classes(quarry_stats_page_heap_t *page) {
 
 // ---- when -------------------------------------------------------------------------------------------------
 
-// A program may move much within a moment, and then sleep: nobody would look again. So the time for hurry is saved up.
+// A program may move much within a moment, and then sleep: nobody would look again. So as much time again is saved up.
 static bool may_hurry(uint64_t now) {
-    uint64_t cost = last_written.sums_cost * HURRY, saved = cost * BURST;
+    uint64_t cost = last_written.sums_cost * BUDGET, saved = cost * BURST;
     uint64_t until = qy_max(last_written.hurried_ns, now > saved ? now - saved : 0) + cost;
     if (until > now) return false;
     last_written.hurried_ns = until;

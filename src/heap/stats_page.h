@@ -6,7 +6,7 @@
 // date. Sums are taken in the time of a few locks for each heap; the list of classes needs a walk over all slabs and is
 // made less often. Both are paid from a budget: a five-hundredth of the time (a hundredth while the heap changes its
 // size), so a large heap writes more rarely. Where a 32nd of the live bytes moves within a moment, sums are written
-// out of what was saved of the hundredth.
+// out of as much time again, which is saved up.
 //
 // Locks: the page's own is taken by try and before any other; purging's and the heaps' are taken by try too. A heap
 // that stays busy leaves the page as it was.
