@@ -78,14 +78,39 @@ pub fn run(command: &mut Command, started: impl FnOnce(i32)) -> Result<Last, Las
 
 /// From traced by its own wish to traced in the newer way.
 fn take_over(pid: i32) -> io::Result<()> {
-    let (_, status) = waited(pid)?;
-    if !libc::WIFSTOPPED(status) {
-        return Err(io::Error::other("it did not stop"));
+    let mut held = Vec::new();
+    loop {
+        let (_, status) = waited(pid)?;
+        if !libc::WIFSTOPPED(status) {
+            return Err(io::Error::other("it did not stop"));
+        }
+        let signal = libc::WSTOPSIG(status);
+        if ![libc::SIGTRAP, libc::SIGCONT].contains(&signal) {
+            held.push(signal);
+        }
+        // A SIGCONT that came while it was stopped would keep it from stopping when it is let go, and it could end before it is
+        // taken over. So the signal is taken first: that stops it again at once.
+        if !comes(pid, libc::SIGCONT) {
+            break;
+        }
+        sys::go_on(pid, 0);
     }
-    // It is not waited for that it stops again: somebody else's SIGCONT may keep it from that. It is traced wherever it is.
     sys::detach_stopped(pid)?;
     sys::seize(pid)?;
+    for signal in held {
+        sys::kill(pid, signal)?;
+    }
     sys::kill(pid, libc::SIGCONT)
+}
+
+/// Does a signal wait for this process, which does not block it?
+fn comes(pid: i32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let set = |key: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim();
+        u64::from_str_radix(value, 16).unwrap_or(0)
+    };
+    (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") & 1 << (signal - 1) != 0
 }
 
 /// Wait, whatever signals come to us.
@@ -252,6 +277,19 @@ mod tests {
             })
             .unwrap();
             assert_eq!(last.end, End::Exit(0));
+            assert!(last.space.unwrap().is_ok());
+        }
+    }
+
+    #[test]
+    fn a_signal_that_comes_with_it_is_not_lost() {
+        for _ in 0..20 {
+            let last = run(&mut Command::new("true"), |pid| {
+                sys::kill(pid, libc::SIGTERM).unwrap();
+                sys::kill(pid, libc::SIGCONT).unwrap();
+            })
+            .unwrap();
+            assert_eq!(last.end, End::Signal(libc::SIGTERM));
             assert!(last.space.unwrap().is_ok());
         }
     }
