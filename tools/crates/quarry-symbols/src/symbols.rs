@@ -213,11 +213,12 @@ impl Symbols {
             let opened = SymbolFile::find(module, places, recorded_ns);
             // What has no folder is no file that could be missing, like the kernel's own code.
             let of_file = module.path.contains('/');
-            // mtrace has a module for each function.
             let missed = |why| {
-                missing.extend(
-                    Some(format!("{}: {why}", module.path)).filter(|m| of_file && !missing.contains(m)),
-                )
+                let line = format!("{}: {why}", module.path);
+                // mtrace has a module for each function.
+                if of_file && !missing.contains(&line) {
+                    missing.push(line);
+                }
             };
             opened.map_err(missed).ok()
         });
