@@ -75,7 +75,8 @@ fn a_process_without_its_first_thread_is_looked_at() {
     let map = json(&["map"]);
     let res = |report: &serde_json::Value| report.as_u64().unwrap_or_else(|| panic!("{report:#}"));
     assert!(res(&map["total"]["rss"]) > 20 << 20);
-    assert!(!map["gaps"].to_string().contains("stack pointers"), "{}", map["gaps"]);
+    // The other thread may run whenever it is looked at. The ended one is none whose stack is not known.
+    assert!(!map["gaps"].to_string().contains("of 2 threads"), "{}", map["gaps"]);
     assert!(json(&["explain", "--for", "0"]).to_string().contains("parts"));
     let doctor = json(&["doctor"]).to_string();
     assert!(doctor.contains("Quarry") && !doctor.contains("CAP_SYS_PTRACE"), "{doctor}");

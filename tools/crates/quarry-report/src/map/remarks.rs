@@ -161,13 +161,14 @@ pub fn gaps(space: &Space, view: &View) -> Vec<String> {
              to trace the process (kernel.yama.ptrace_scope 0, or root)",
         ));
     }
-    let unknown = space.tasks.list.iter().filter(|task| task.stack_pointer.is_none() && !task.ended).count();
+    let living = space.tasks.list.iter().filter(|task| !task.ended);
+    let unknown = living.clone().filter(|task| task.stack_pointer.is_none()).count();
     if unknown > 0 && !space.tasks.denied {
         let why = match space.origin {
             Origin::Live => "as they ran whenever they were looked at",
             _ => "in this copy",
         };
-        let all = units::of(space.tasks.list.len() as u64, "thread");
+        let all = units::of(living.count() as u64, "thread");
         gaps.push(format!(
             "not known are the stack pointers of {unknown} of {all}, {why}; such stacks are told by their looks"
         ));
