@@ -255,6 +255,8 @@ pub struct JsonSource {
     first: Option<Item>,
     end: Option<End>,
     time: u64,
+    /// Of each thread: the time of its last event, and when all of its events are over.
+    threads: Map<u32, (u64, u64)>,
     events: u64,
     /// Stacks that are defined.
     stacks: Map<u32, ()>,
@@ -280,6 +282,7 @@ impl JsonSource {
             first: None,
             end: None,
             time: 0,
+            threads: Map::default(),
             events: 0,
             stacks: Map::default(),
             texts: Vec::new(),
@@ -352,13 +355,21 @@ impl JsonSource {
             return Err(format!("stack {stack} is not defined before"));
         }
         let time = line.t.unwrap_or(self.time.saturating_add(1));
-        if time < self.time {
+        // A realloc that moves a block stands where it is over, with the time at which it began. So do the events of
+        // its thread that tell more of it.
+        let (last, done) = self.threads.get(&thread).copied().unwrap_or_default();
+        let over = match what {
+            What::Realloc { took, old, new, .. } if old != new => time.saturating_add(took).max(done),
+            _ => time.max(done),
+        };
+        if time < last || over < self.time {
             return Err(format!(
-                "the time {time} is before that of the last event, {}; sort by \"t\"",
-                self.time
+                "the time {time} is before that of the last event, {}; sort by \"t\", a realloc by \"t\" + \"took\"",
+                self.time.max(last)
             ));
         }
-        self.time = time;
+        self.threads.insert(thread, (time, over));
+        self.time = self.time.max(time);
         self.events += 1;
         Ok(Read::Item(Item::Event(Event { time, thread, what }, nanoseconds(&self.head, time))))
     }

@@ -304,6 +304,27 @@ fn what_threads_do_after_their_end_goes_there_and_back() {
 }
 
 #[test]
+fn a_realloc_that_began_before_events_of_others_goes_there_and_back() {
+    let event = |time, thread, what| Item::Event(Event { time, thread, what }, time);
+    let alloc = |address| What::Alloc { api: AllocApi::Malloc, size: 5, address, align: 0, stack: 0 };
+    let moved = What::Realloc { took: 50, old: 16, size: 9, new: 32, stack: 0 };
+    let items = [
+        event(1, 1, alloc(16)),
+        event(120, 2, alloc(64)),
+        event(100, 1, moved.clone()),
+        event(100, 1, What::Mark("of the same moment".into())),
+        event(160, 2, alloc(128)),
+    ];
+    assert_eq!(from_qtr(to_qtr(&items, false)), items);
+    assert_eq!(all(&mut JsonSource::new(input(&to_json(&items))).unwrap()).unwrap(), items);
+    // What was over before the last event began, and what goes back within a thread, are in no such order.
+    for wrong in [event(60, 1, moved), event(119, 3, alloc(96)), event(119, 2, alloc(96))] {
+        let text = to_json(&[items[0].clone(), items[1].clone(), wrong]);
+        assert!(all(&mut JsonSource::new(input(&text)).unwrap()).is_err());
+    }
+}
+
+#[test]
 fn json_by_hand_may_leave_out_most() {
     let text = "{\"op\":\"alloc\",\"size\":5,\"address\":16}\n\n{\"op\":\"free\",\"address\":\"0x10\"}\r\n{\"op\":\"free\",\"api\":\"null\",\"colour\":\"red\"}";
     let items = all(&mut JsonSource::new(input(text.as_bytes())).unwrap()).unwrap();
