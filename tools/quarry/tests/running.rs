@@ -236,6 +236,8 @@ fn counted(bench: &Bench, conf: &str) -> Option<(Value, u64)> {
     let process = Running::start(command.env("LD_PRELOAD", &library).env("QUARRY_CONF", conf));
     let args = ["profile", "-p", &process.pid(), "--for", "0.3", "--json", "-q"];
     let json = bench.run(&args).expect(0).json();
+    // It was looked at for so long, though nothing happened in it.
+    assert!(json["duration_ns"].as_u64().is_some_and(|ns| ns >= 250_000_000), "{json:#}");
     let Ended { stdout: text, stderr: notes, .. } =
         bench.run(&["profile", "-p", &process.pid(), "--for", "0.3"]).expect(0);
     assert!(conf.is_empty() || text.contains("the sum is exact, its parts are estimates"), "{text}");

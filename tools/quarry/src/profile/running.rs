@@ -101,7 +101,7 @@ fn take(wanted: &Wanted, to: impl Write, output: &Output) -> anyhow::Result<Take
         let _ = trace.read(&mut reader);
     }
     let lost = reader.lost().map_or(0, |now| now.saturating_sub(lost));
-    let (mut end, mut taken) = (trace.end(), trace.taken);
+    let (mut end, mut taken) = (trace.end()?, trace.taken);
     end.live = counted;
     trace.sink.finish(&end)?;
     taken.lost += lost;
@@ -431,15 +431,17 @@ impl<T: Sink> Trace<T> {
         Ok(())
     }
 
-    /// The end of a trace that ends now.
-    pub fn end(&self) -> End {
-        End {
+    /// The end of a trace that ends now. It was looked at up to here, also where nothing was sampled lately.
+    pub fn end(&mut self) -> anyhow::Result<End> {
+        self.last_ns = self.last_ns.max(sys::now_ns());
+        self.write(PROCESS, What::Clock { ns: self.last_ns })?;
+        Ok(End {
             reason: "detached".into(),
             end_ticks: self.last_ns,
             end_monotonic_ns: self.last_ns,
             events: self.events,
             ..End::default()
-        }
+        })
     }
 }
 

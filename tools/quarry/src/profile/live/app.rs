@@ -226,7 +226,7 @@ impl<'a> App<'a> {
             output.note(why);
         }
         if self.snapshot.is_due() {
-            let end = self.trace.end();
+            let end = self.trace.end()?;
             let names = self.snapshot.write(&mut self.trace.sink.writer, &end)?;
             output.note(format_args!("written: {names}"));
         }
@@ -328,8 +328,7 @@ impl View for App<'_> {
     }
 
     fn work(&mut self) {
-        let end = self.trace.end();
-        let written = self.snapshot.write(&mut self.trace.sink.writer, &end);
+        let written = self.trace.end().and_then(|end| self.snapshot.write(&mut self.trace.sink.writer, &end));
         self.state.look.message = Some(match written {
             Ok(names) => format!("written: {names}"),
             Err(error) => format!("not written: {}", failure::words(&error)),
