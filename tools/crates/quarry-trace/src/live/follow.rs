@@ -86,6 +86,8 @@ impl Follower {
             | What::Usage(_)
             | What::Clock { .. }
             | What::ModuleLoaded { .. }
+            | What::Resident { .. }
+            | What::Written { .. }
             | What::Zeroed { .. } => Change::default(),
             What::Sampled { .. } => Change { step: self.tracker.feed(event), ..Change::default() },
             _ => {
@@ -178,6 +180,9 @@ mod tests {
         let all = Sampling::ALL;
         assert_eq!(temporary(all, &[alloc(1, 8), alloc(2, 16), free(1, 8), free(2, 16)]), [true, true]);
         assert_eq!(temporary(all, &[alloc(1, 8), clock(), free(1, 8)]), [true]);
+        // How much was written into a block is told directly before it is freed.
+        let written = || event(1, What::Written { address: 8, bytes: 5 });
+        assert_eq!(temporary(all, &[alloc(1, 8), written(), free(1, 8)]), [true]);
         assert_eq!(temporary(all, &[alloc(1, 8), other(), free(1, 8)]), [false]);
         assert_eq!(temporary(all, &[alloc(1, 8), free(2, 8)]), [false]);
         assert_eq!(temporary(all, &[alloc(1, 8), alloc(1, 16), free(1, 8)]), [false]);
