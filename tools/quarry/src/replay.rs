@@ -369,7 +369,9 @@ impl Compiled {
                 let head = trace.head();
                 let command =
                     if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
-                let damage = Some(trace.damage().to_string()).filter(|damage| !damage.is_empty());
+                let mut damage = trace.damage().clone();
+                damage.merge(&compiled.damage);
+                let damage = Some(damage.to_string()).filter(|damage| !damage.is_empty());
                 let damage: Vec<String> = damage.into_iter().chain(remarks).collect();
                 let damage = (!damage.is_empty()).then(|| damage.join("; "));
                 let recording = Recording {
@@ -421,7 +423,8 @@ fn sampled(trace: &Trace) -> Option<Sampled> {
     sampling.is_sample().then(|| {
         let mut analysis = Analysis::of(sampling);
         trace.events().map_while(Result::ok).for_each(|event| analysis.add(&event));
-        Sampled { rate: sampling.rate(), peak: analysis.finish(0).peak.bytes }
+        let summary = analysis.finish(0);
+        Sampled { rate: sampling.rate(), peak: summary.peak.bytes }
     })
 }
 

@@ -72,9 +72,12 @@ pub fn main(options: &SymbolizeOptions, output: &Output) -> anyhow::Result<i32> 
     if crate::info::runs(&options.trace, &trace) {
         return Err(failure::failed(format_args!("{name}: its process is still running, and writes to it")));
     }
-    let stacks = trace.stacks().map_err(|error| failure::failed(format_args!("{name}: {error}")))?;
-    if !trace.damage().is_empty() {
-        remarks.push(trace.damage().to_string());
+    let (stacks, within) =
+        trace.stacks().map_err(|error| failure::failed(format_args!("{name}: {error}")))?;
+    let mut damage = trace.damage().clone();
+    damage.merge(&within);
+    if !damage.is_empty() {
+        remarks.push(damage.to_string());
         damaged = true;
     }
     if stacks.is_empty() {
@@ -177,7 +180,7 @@ pub fn look_up_made(trace: &Trace) -> anyhow::Result<Names> {
     }
     let mut symbols = Symbols::new(trace.modules());
     symbols.without_names();
-    for node in trace.stacks()?.nodes() {
+    for node in trace.stacks()?.0.nodes() {
         let frames = symbols.frames(&node);
         if let Some(frame) = frames.first().filter(|frame| frame.module.is_empty()) {
             names.insert_all(node.id, code.frame(&node, frame).as_ref());

@@ -350,3 +350,19 @@ fn a_damaged_trace_is_told_when_it_gets_names() {
     let ended = stage.bench.run(&["symbolize", text(&bad), "-o", text(&out)]).expect(1);
     ended.says("bad.qtr: ").says("3000 bytes left out");
 }
+
+/// What is damaged within a block shows when it is read.
+#[test]
+fn damage_within_a_block_is_told() {
+    let Some(stage) = replay::Stage::new() else { return };
+    let good = stage.trace("good.qtr", &["--allocations", "30000"]);
+    let (bad, out) = (stage.bench.path("bad.qtr"), stage.bench.path("out.qtr"));
+    let mut bytes = fs::read(good).unwrap();
+    let block = bytes.windows(5).rposition(|part| part == b"QTRB\x02").unwrap();
+    bytes[block + 64 + 1] ^= 0x55;
+    fs::write(&bad, bytes).unwrap();
+    stage.bench.run(&["symbolize", text(&bad), "-o", text(&out)]).expect(1).says("checksum");
+    let args = ["replay", text(&bad), "--json", "-n", "1", "--no-warmup", "--no-latency", "--with", "system"];
+    let json = stage.bench.run(&args).expect(0).json();
+    assert!(json.to_string().contains("checksum"), "{json:#}");
+}

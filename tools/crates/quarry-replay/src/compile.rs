@@ -4,7 +4,7 @@
 
 use std::io::{Seek, Write};
 
-use quarry_trace::{AllocApi, Event, FreeApi, Merged, PoolWhat, ThreadId, Trace, Usage, What};
+use quarry_trace::{AllocApi, Damage, Event, FreeApi, Merged, PoolWhat, ThreadId, Trace, Usage, What};
 use serde::Serialize;
 
 use crate::builder::{Builder, Cut, How};
@@ -52,6 +52,8 @@ pub struct Compiled {
     pub modules: Vec<String>,
     /// What one thread makes and another one frees.
     pub handed: Handed,
+    /// What was found damaged on the way, beside [`Trace::damage`].
+    pub damage: Damage,
 }
 
 /// Compile a trace. `progress` is told now and then how many bytes have been read, of two times those of the trace; when it says
@@ -76,7 +78,7 @@ pub fn compile<W: Write + Seek>(
             break;
         }
     }
-    compiler.finish()
+    Ok(Compiled { damage: events.damage().clone(), ..compiler.finish()? })
 }
 
 /// Takes events one by one.
@@ -123,7 +125,9 @@ impl<W: Write + Seek> Compiler<W> {
     /// The plan is complete.
     pub fn finish(self) -> Result<Compiled, PlanError> {
         let Survey { usage, status, modules, handed, .. } = self.survey;
-        Ok(Compiled { head: self.builder.finish()?, counts: self.counts, usage, status, modules, handed })
+        let head = self.builder.finish()?;
+        let damage = Damage::default();
+        Ok(Compiled { head, counts: self.counts, usage, status, modules, handed, damage })
     }
 
     /// Take an event, at this time since the beginning of the trace.

@@ -124,15 +124,16 @@ impl Trace {
         ThreadEvents::new(Cursor::new(thread, blocks), Reading::new(&self.source))
     }
 
-    /// All call stacks. Reads the whole file; who reads it anyway asks [`Merged::keep_stacks`].
-    pub fn stacks(&self) -> Result<StackTree, TraceError> {
+    /// All call stacks, and what was found damaged on the way, beside [`Trace::damage`]. Reads the whole file; who reads it
+    /// anyway asks [`Merged::keep_stacks`].
+    pub fn stacks(&self) -> Result<(StackTree, Damage), TraceError> {
         let mut reading = Reading::new(&self.source);
         reading.stacks = Some(StackTree::new());
         for stream in &self.index.streams {
             let mut cursor = Cursor::new(stream.thread, self.blocks(stream));
             while cursor.next_event(&mut reading)?.is_some() {}
         }
-        Ok(reading.stacks.unwrap_or_default())
+        Ok((reading.stacks.unwrap_or_default(), reading.damage))
     }
 
     /// The files that were mapped, in the order of their loading. Reads the whole file, as far as it can be

@@ -35,7 +35,7 @@ fn random_events_come_back() {
             }
             let mut wanted = StackTree::new();
             history.stacks.iter().for_each(|(_, node)| wanted.add(node));
-            let read = trace.stacks().unwrap();
+            let read = trace.stacks().unwrap().0;
             assert_eq!(read.len(), wanted.len());
             for (_, node) in &history.stacks {
                 assert_eq!(read.get(node.id), wanted.get(node.id));

@@ -108,7 +108,7 @@ fn of_trace(all: bool, path: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let names: Names = match all {
-        true => symbolize::look_up(&trace, &trace.stacks()?, Places::of_this_machine()).names,
+        true => symbolize::look_up(&trace, &trace.stacks()?.0, Places::of_this_machine()).names,
         false => symbolize::look_up_made(&trace)?,
     };
     if names.is_empty() { Ok(()) } else { symbolize::write(&trace, &names, path, Packing::Plain) }
