@@ -20,8 +20,9 @@ use quarry_synth::convert::output::{Output as Packed, Packing};
 use quarry_synth::convert::qtr::QtrSink;
 use quarry_synth::convert::rows::{RowSink, Rows};
 use quarry_synth::convert::simulation::MsSink;
-use quarry_synth::convert::{self, Format, Sink, Source};
+use quarry_synth::convert::{self, Copied, Format, Sink, Source};
 use quarry_synth::ms;
+use quarry_trace::sample::Means;
 use quarry_trace::{Head, WriteOptions};
 use serde_json::{Value, json};
 
@@ -199,6 +200,11 @@ impl ConvertOptions {
         Ok(())
     }
 
+    /// What a row of a table stands for.
+    fn rows(&self) -> Rows {
+        self.rows.map_or(Rows::Objects, Rows::from)
+    }
+
     /// What is live in a heap profile.
     fn live(&self) -> Live {
         if self.by == Some(By::Peak) { Live::AtThePeak } else { Live::AtTheEnd }
@@ -274,7 +280,7 @@ pub fn main(options: &ConvertOptions, output: &Output) -> anyhow::Result<i32> {
     target.keep()?;
     damaged |= source.damaged();
     remarks.extend(source.remarks().into_iter().chain(cut));
-    remarks.extend(of_sample(source.head().sample).filter(|_| !is_weighed(to)));
+    remarks.extend(of_sample(done.means, to, options.rows()).filter(|_| !is_weighed(to)));
     for remark in &remarks {
         output.warn(format_args!("{name}: {remark}"));
     }
@@ -294,19 +300,29 @@ fn is_weighed(format: Format) -> bool {
 }
 
 /// Formats have no place for weights, so what is written is the sample itself.
-fn of_sample(rate: u64) -> Option<String> {
-    (rate > 0).then(|| {
-        format!(
-            "is a sample, of one byte in {}, and so is what was written: a sum of it must count each block as \
-             1/(1-exp(-size/{rate})) blocks; quarry info does",
-            units::bytes(rate as f64)
-        )
+fn of_sample(means: Means, to: Format, rows: Rows) -> Option<String> {
+    let must = |mean: &str| format!("a sum of it must count each block as 1/(1-exp(-size/{mean})) blocks");
+    let sums = match to {
+        Format::Csv | Format::Parquet if rows == Rows::Objects => must("sample_mean"),
+        _ if means.least == means.most => must(&means.most.to_string()),
+        Format::Qtr | Format::JsonLines | Format::Csv | Format::Parquet => {
+            must("mean") + ", with the mean of the last \"sampled\" of its thread"
+        }
+        _ => {
+            format!("no sum of it is right, since {} does not say at which rate a block was drawn", to.name())
+        }
+    };
+    let drawn = means.words(|mean| units::bytes(mean as f64));
+    (means.most > 0).then(|| {
+        format!("is a sample, of one byte in {drawn}, and so is what was written: {sums}; quarry info does")
     })
 }
 
 /// What was written.
 struct Done {
     events: u64,
+    /// The rates at which blocks were drawn, of a sample.
+    means: Means,
     bytes: u64,
     lost: Vec<(&'static str, u64)>,
 }
@@ -377,11 +393,11 @@ fn write(
     let mut packed = Packed::new(target, packing).map_err(convert::Error::Write)?;
     let head = source.head().clone();
     let mut sink = sink(&mut packed, to, source, &head, options)?;
-    let events = convert::copy(source, &mut *sink, each)?;
+    let Copied { events, means } = convert::copy(source, &mut *sink, each)?;
     let lost = sink.losses().iter().collect();
     drop(sink);
     let (_, bytes) = packed.finish().map_err(convert::Error::Write)?;
-    Ok(Done { events, bytes, lost })
+    Ok(Done { events, means, bytes, lost })
 }
 
 fn sink<'a, W: Write + Send + 'a>(
@@ -391,7 +407,7 @@ fn sink<'a, W: Write + Send + 'a>(
     head: &Head,
     options: &ConvertOptions,
 ) -> anyhow::Result<Box<dyn Sink + 'a>> {
-    let rows = options.rows.map_or(Rows::Objects, Rows::from);
+    let rows = options.rows();
     Ok(match format {
         Format::Qtr => Box::new(QtrSink::new(to, head, WriteOptions { packed: !options.unpacked })?),
         Format::Ms => Box::new(MsSink::new(to, ms::Options { wide: options.wide })),

@@ -424,7 +424,7 @@ fn sampled(trace: &Trace) -> Option<Sampled> {
         let mut analysis = Analysis::of(sampling);
         trace.events().map_while(Result::ok).for_each(|event| analysis.add(&event));
         let summary = analysis.finish(0);
-        Sampled { rate: sampling.rate(), peak: summary.peak.bytes }
+        Sampled { rate: sampling.rate(), means: summary.means, peak: summary.peak.bytes }
     })
 }
 

@@ -131,7 +131,7 @@ impl Report<'_> {
                 "lost": profile.lost,
             },
             "duration_ns": self.after(profile.last),
-            "sample": profile.sampling.is_sample().then(|| json!({ "mean_bytes": profile.sampling.rate(), "mean_bytes_from_to": profile.rates })),
+            "sample": profile.sampling.is_sample().then(|| json!({ "mean_bytes": profile.sampling.rate(), "mean_bytes_from_to": [profile.means.least, profile.means.most] })),
             "query": {
                 "at": at,
                 "at_ns": self.after(self.moment()),

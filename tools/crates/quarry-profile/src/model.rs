@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use quarry_trace::analysis::{Ended, Extent, Pool, Pools};
 use quarry_trace::live::{Change, Curve, Follower, Object, Tracker};
-use quarry_trace::sample::{Rate, Sampling, Weight};
+use quarry_trace::sample::{Means, Sampling, Weight};
 use quarry_trace::{Counted, Event, Module, PoolWhat, ThreadId, Trace, What};
 
 use crate::closing::Closing;
@@ -76,8 +76,8 @@ struct Tag {
 #[derive(Debug, Clone)]
 pub struct Builder {
     sampling: Sampling,
-    /// The finest and the coarsest rate that blocks were drawn at.
-    rates: [u64; 2],
+    /// The rates that blocks were drawn at.
+    means: Means,
     division: Division,
     follower: Follower,
     pools: Pools<Tag>,
@@ -114,8 +114,8 @@ pub struct Peak {
 pub struct Profile {
     /// Whether blocks were left out: then sums are estimates.
     pub sampling: Sampling,
-    /// Mean bytes from one drawn byte to the next, where they were fewest and where they were most: the rate may adapt.
-    pub rates: [u64; 2],
+    /// At which rates blocks were drawn.
+    pub means: Means,
     /// What rows are divided by.
     pub division: Division,
     /// By key.
@@ -152,11 +152,8 @@ pub struct Profile {
 
 impl Profile {
     /// Mean bytes from one drawn byte to the next, in words.
-    pub(crate) fn rates_text(&self) -> String {
-        match self.rates {
-            [least, most] if least == most => bytes(most),
-            [least, most] => format!("{} to {}", bytes(least), bytes(most)),
-        }
+    pub(crate) fn means_text(&self) -> String {
+        self.means.words(bytes)
     }
 }
 
@@ -171,7 +168,7 @@ impl Builder {
         moments.sort_unstable();
         Self {
             sampling,
-            rates: [sampling.rate(); 2],
+            means: Means::of(sampling),
             division,
             follower: Follower::of(sampling),
             pools: Pools::default(),
@@ -306,10 +303,7 @@ impl Builder {
             {
                 self.threads.insert(event.thread, name.chars().take(NAME).collect());
             }
-            What::Sampled { mean } if self.sampling.is_sample() => {
-                let mean = Rate::one_in(*mean).mean();
-                self.rates = [self.rates[0].min(mean.max(1)), self.rates[1].max(mean)];
-            }
+            What::Sampled { mean } if self.sampling.is_sample() => self.means.add(*mean),
             What::Lost { count, .. } => self.lost = self.lost.saturating_add(*count),
             _ => {}
         }
@@ -419,7 +413,7 @@ impl Builder {
         Profile {
             closing,
             sampling: self.sampling,
-            rates: self.rates,
+            means: self.means,
             division: self.division,
             peak: self.peak,
             most_blocks: self.most_blocks,

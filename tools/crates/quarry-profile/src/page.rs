@@ -246,7 +246,7 @@ fn summary(report: &Report) -> String {
             " All numbers are estimates: of all bytes, one in {} was drawn, and with it the block that it lies in. In parentheses stand the \
              bounds of the 95 % interval: of 100 such samples, 95 have the true value between their bounds. Where fewer than {} blocks were \
              drawn, the upper bound alone is shown, behind \u{2264}. In a window of time the bounds are wider than they need be.",
-            profile.rates_text(),
+            profile.means_text(),
             crate::estimate::FEW
         ),
         false => String::from(
@@ -297,7 +297,7 @@ pub fn html(report: &Report) -> String {
     let about = json!({
         "diff": false,
         "columns": &COLUMNS[..if report.waste.is_some() { COLUMNS.len() } else { PLAIN }],
-        "rate": profile.rates[1],
+        "rate": profile.means.most,
         "spans": ends.len() - 1,
         "ends": ends,
         "duration": report.after(profile.last).max(1),

@@ -136,7 +136,7 @@ impl Report<'_> {
         }
         rows.push(("time", time(self.after(profile.last))));
         if profile.sampling.is_sample() {
-            let rate = profile.rates_text();
+            let rate = profile.means_text();
             rows.push((
                 "sample",
                 format!(

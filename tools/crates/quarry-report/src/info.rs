@@ -10,7 +10,7 @@ use std::ops::AddAssign;
 use std::rc::Rc;
 
 use quarry_trace::analysis::{Histogram, Site, Summary, ThreadSum, Zeroed};
-use quarry_trace::sample::Estimate;
+use quarry_trace::sample::{Estimate, Means};
 use quarry_trace::{Damage, Trace};
 
 use crate::bars;
@@ -267,7 +267,7 @@ fn head(info: &Info, style: Style) -> String {
     }
     rows.push(("recorded by", how));
     if head.sample > 0 {
-        rows.push(("sample", sampled(head.sample)));
+        rows.push(("sample", sampled(summary.means)));
     }
     let mut size = format!("{}, {}", bytes(info.trace.bytes()), units::of(summary.events, "event"));
     if summary.events > 0 {
@@ -309,12 +309,12 @@ fn without_names(info: &Info) -> String {
 }
 
 /// What the sums below are.
-fn sampled(rate: u64) -> String {
+fn sampled(means: Means) -> String {
     format!(
         "one byte in {} was drawn, and the blocks they lie in recorded: all sums below are estimates of the whole, \
          each between the bounds of its 95 % interval where those stand beside; temporary blocks and the sizes \
          before a realloc are not known",
-        bytes(rate)
+        means.words(bytes)
     )
 }
 

@@ -17,7 +17,7 @@ use crate::classes::Classes;
 use crate::event::{AllocApi, Event, FreeApi, StackId, What};
 use crate::live::{Change, Curve, Follower, Object, Step, Tracker};
 use crate::module::Module;
-use crate::sample::{Estimate, Sampling, Weight};
+use crate::sample::{Estimate, Means, Sampling, Weight};
 use crate::trace::Trace;
 
 pub use ends::{Frees, Reallocs};
@@ -60,6 +60,7 @@ pub struct Peak {
 #[derive(Debug)]
 pub struct Analysis {
     sampling: Sampling,
+    means: Means,
     follower: Follower,
     kinds: [Estimate; KINDS.len()],
     extent: Extent,
@@ -108,6 +109,7 @@ impl Analysis {
     pub fn of(sampling: Sampling) -> Self {
         Self {
             sampling,
+            means: Means::of(sampling),
             follower: Follower::of(sampling),
             kinds: [Estimate::default(); KINDS.len()],
             extent: Extent::default(),
@@ -372,6 +374,7 @@ impl Analysis {
             What::ModuleLoaded { .. } | What::ModuleUnloaded { .. } => {
                 Trace::note_module(&mut self.modules, event);
             }
+            What::Sampled { mean } if self.sampling.is_sample() => self.means.add(*mean),
             _ => {}
         }
     }

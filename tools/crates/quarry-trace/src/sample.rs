@@ -128,6 +128,39 @@ impl Rates {
     }
 }
 
+/// Mean bytes from one drawn byte to the next, where they were fewest and where they were most: the rate may adapt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Means {
+    /// The finest.
+    pub least: u64,
+    /// The coarsest.
+    pub most: u64,
+}
+
+impl Means {
+    /// As the head says.
+    pub fn of(sampling: Sampling) -> Self {
+        Self { least: sampling.rate(), most: sampling.rate() }
+    }
+
+    /// A thread is sampled at this rate from here on.
+    pub fn add(&mut self, mean: u64) {
+        let mean = Rate::one_in(mean).mean();
+        if mean > 0 {
+            (self.least, self.most) = (self.least.min(mean), self.most.max(mean));
+        }
+    }
+
+    /// In words: "512 KiB", or "512 KiB to 8 MiB".
+    pub fn words(self, bytes: impl Fn(u64) -> String) -> String {
+        if self.least == self.most {
+            bytes(self.most)
+        } else {
+            format!("{} to {}", bytes(self.least), bytes(self.most))
+        }
+    }
+}
+
 /// How many blocks one block stands for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weight {

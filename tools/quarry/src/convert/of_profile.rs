@@ -9,6 +9,7 @@ use quarry_report::units;
 use quarry_synth::convert::output::{Output as Packed, Packing};
 use quarry_synth::convert::profile::{Profile, Sum};
 use quarry_synth::convert::{self, Format};
+use quarry_trace::sample::Means;
 
 use super::collapsed::{By, part};
 use super::{ConvertOptions, DAMAGED, Done, Summary};
@@ -45,7 +46,7 @@ pub fn write(
     for remark in &profile.remarks {
         output.warn(format_args!("{name}: {remark}"));
     }
-    let done = Done { events: 0, bytes, lost: Vec::new() };
+    let done = Done { events: 0, means: Means::default(), bytes, lost: Vec::new() };
     let summary = Summary { input: name, from, output: &to_name, to, done: &done, remarks: &profile.remarks };
     if options.json {
         output.report(&place, &format!("{:#}\n", summary.json()))?;

@@ -219,11 +219,14 @@ fn sample(info: &Info) -> Value {
     if !sampling.is_sample() {
         return Value::Null;
     }
+    let means = info.summary.means;
     json!({
         "mean_bytes": sampling.rate(),
+        "mean_bytes_from_to": [means.least, means.most],
         "estimated": true,
-        "note": "sums are estimates of the whole: each block counts for 1/(1-exp(-size/mean_bytes)); NAME_interval has the \
-                 bounds of the 95 % interval of NAME; null is not known from a sample",
+        "note": "sums are estimates of the whole: each block counts for 1/(1-exp(-size/mean)), with the mean of its thread at \
+                 that time, at first mean_bytes; NAME_interval has the bounds of the 95 % interval of NAME; null is not known \
+                 from a sample",
     })
 }
 

@@ -210,6 +210,21 @@ fn json_of_a_sample_has_intervals_and_null() {
     assert_eq!(json["events"], 406, "of the file");
 }
 
+/// The rate may adapt.
+#[test]
+fn a_sample_of_several_rates_names_them() {
+    let head = Head { process: 42, sample: 512 << 10, ..Head::default() };
+    let mut writer = TraceWriter::create(Vec::new(), &head, WriteOptions::default()).unwrap();
+    let mut event = |time, what| writer.event(&Event { time, thread: 1, what }).unwrap();
+    event(1000, alloc(4096, 1000, 1));
+    event(1001, What::Sampled { mean: 8 << 20 });
+    event(1002, alloc(8192, 1000, 1));
+    let trace = Trace::of_bytes(writer.finish(&End::default()).unwrap()).unwrap();
+    let (text, json) = with_info(&trace, |info| (text(info, Style::default()), json(info)));
+    assert!(text.contains("one byte in 512 KiB to 8.00 MiB was drawn"), "{text}");
+    assert_eq!(json["sample"]["mean_bytes_from_to"], serde_json::json!([512 << 10, 8 << 20]));
+}
+
 /// A whole trace has neither intervals nor a word of estimates.
 #[test]
 fn a_whole_trace_is_exact() {

@@ -10,6 +10,7 @@ use std::io::Write;
 
 use quarry_symbols::{Folding, Frame};
 use quarry_trace::analysis::{Analysis, Site};
+use quarry_trace::sample::Means;
 use quarry_trace::{Event, Head, StackId};
 
 use super::Losses;
@@ -82,7 +83,6 @@ pub struct Massif<W> {
     output: W,
     folding: Folding,
     command: String,
-    sample: u64,
     /// Is there no time but bytes?
     by_bytes: bool,
     /// Which one is written is known at the end.
@@ -104,7 +104,6 @@ impl<W: Write> MassifSink<W> {
             output,
             folding,
             command,
-            sample: head.sample,
             by_bytes: head.clock == "synthetic",
             in_time: Course::default(),
             in_bytes: Course::default(),
@@ -155,7 +154,7 @@ impl<W: Write> Late for Massif<W> {
         let in_bytes = self.by_bytes || self.now.ns < SHORT_NS;
         let (snapshots, peak) = self.snapshots(whole, in_bytes);
         let to = &mut self.output;
-        writeln!(to, "desc: quarry convert{}", of_sample(self.sample))?;
+        writeln!(to, "desc: quarry convert{}", of_sample(whole.summary.means))?;
         writeln!(to, "cmd: {}", plain(&self.command))?;
         writeln!(to, "time_unit: {}", if in_bytes { "B" } else { "ms" })?;
         let mut trees = Trees { whole, folding: &self.folding, labels: Labels::default() };
@@ -179,8 +178,11 @@ impl<W: Write> Late for Massif<W> {
     }
 }
 
-fn of_sample(rate: u64) -> String {
-    if rate == 0 { String::new() } else { format!(", estimates from a sample of one byte in {rate}") }
+fn of_sample(means: Means) -> String {
+    if means.most == 0 {
+        return String::new();
+    }
+    format!(", estimates from a sample of one byte in {}", means.words(|mean| mean.to_string()))
 }
 
 /// ms_print takes what follows a # for a comment, and lines end at a newline.

@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use quarry_symbols::Names;
+use quarry_trace::sample::{Means, Sampling};
 use quarry_trace::{End, Event, Head, StackNode, ThreadId, TraceError, What};
 use thiserror::Error;
 
@@ -187,16 +188,34 @@ fn nanoseconds(head: &Head, ticks: u64) -> u64 {
     u64::try_from(since * 1_000_000_000 / u128::from(per_second)).unwrap_or(u64::MAX)
 }
 
-/// Hands all items of a source to a sink. `each` is called now and then with what is done; how many events there were.
-pub fn copy(source: &mut dyn Source, sink: &mut dyn Sink, mut each: impl FnMut(u64)) -> Result<u64, Error> {
+/// What was copied.
+#[derive(Debug, Clone, Copy)]
+pub struct Copied {
+    /// How many events.
+    pub events: u64,
+    /// The rates at which blocks were drawn, of a sample.
+    pub means: Means,
+}
+
+/// Hands all items of a source to a sink. `each` is called now and then with what is done.
+pub fn copy(
+    source: &mut dyn Source,
+    sink: &mut dyn Sink,
+    mut each: impl FnMut(u64),
+) -> Result<Copied, Error> {
     const OFTEN: u64 = 1 << 14;
-    let mut events = 0;
+    let mut copied = Copied { events: 0, means: Means::of(Sampling::of(source.head())) };
     while let Some(item) = source.next_item() {
         let item = item?;
-        if let Item::Event(..) = item {
-            events += 1;
-            if events % OFTEN == 0 {
+        if let Item::Event(event, _) = &item {
+            copied.events += 1;
+            if copied.events.is_multiple_of(OFTEN) {
                 each(source.done());
+            }
+            if let What::Sampled { mean } = event.what
+                && copied.means.most > 0
+            {
+                copied.means.add(mean);
             }
         }
         sink.item(&item)?;
@@ -205,7 +224,7 @@ pub fn copy(source: &mut dyn Source, sink: &mut dyn Sink, mut each: impl FnMut(u
         sink.text(&text)?;
     }
     sink.finish(&source.end())?;
-    Ok(events)
+    Ok(copied)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Traces as tables: a row for each event, or one for each block. `docs/convert.md` has the columns.
 
+use quarry_trace::sample::Rate;
 use quarry_trace::{AllocApi, End, Event, FreeApi, Head, HiddenChild, PoolWhat, StackId, ThreadId, What};
 
 use super::{Error, Item, Losses, Sink, nanoseconds};
@@ -47,7 +48,7 @@ pub const EVENTS: [Column; 12] = [
 ];
 
 /// The columns of objects.
-pub const OBJECTS: [Column; 16] = [
+pub const OBJECTS: [Column; 17] = [
     ("object", Kind::Number),
     ("part", Kind::Number),
     ("size", Kind::Number),
@@ -64,6 +65,7 @@ pub const OBJECTS: [Column; 16] = [
     ("freed_by", Kind::Maybe),
     ("ended", Kind::Text),
     ("stack", Kind::Maybe),
+    ("sample_mean", Kind::Maybe),
 ];
 
 impl Rows {
@@ -109,6 +111,8 @@ pub struct RowSink<T: Table> {
     rows: Rows,
     /// For durations in ticks.
     head: Head,
+    /// Mean bytes between samples, of threads that have another mean than the head's.
+    means: Map<ThreadId, u64>,
     live: Map<u64, Block>,
     /// Allocations so far; also the number of the next object.
     births: u64,
@@ -129,13 +133,24 @@ struct Block {
     birth: u64,
     birth_ns: u64,
     stack: StackId,
+    /// Mean bytes between samples where it was drawn; 0: all blocks are there.
+    mean: u64,
 }
 
 impl<T: Table> RowSink<T> {
     /// Begin.
     pub fn new(table: T, rows: Rows, head: &Head) -> Self {
         let head = Head { start_ticks: 0, ..head.clone() };
-        Self { table, rows, head, live: Map::default(), births: 0, written: 0, losses: Losses::default() }
+        Self {
+            table,
+            rows,
+            head,
+            means: Map::default(),
+            live: Map::default(),
+            births: 0,
+            written: 0,
+            losses: Losses::default(),
+        }
     }
 
     /// Rows so far.
@@ -186,12 +201,14 @@ impl<T: Table> RowSink<T> {
             death.map(|(_, thread)| thread.into()).into(),
             Value::Word(ended),
             Value::from((block.stack > 0).then_some(block.stack.into())),
+            Value::from((block.mean > 0).then_some(block.mean)),
         ];
         self.row(&row)
     }
 
     fn object(&mut self, event: &Event, ns: u64) -> Result<(), Error> {
         let thread = event.thread;
+        let mean = self.means.get(&thread).copied().unwrap_or(self.head.sample);
         let (births, fresh) = (self.births, |object| Block {
             object,
             part: 0,
@@ -203,6 +220,7 @@ impl<T: Table> RowSink<T> {
             birth: 0,
             birth_ns: ns,
             stack: 0,
+            mean,
         });
         match event.what {
             What::Alloc { api, size, address, align, stack } => {
@@ -231,6 +249,13 @@ impl<T: Table> RowSink<T> {
             }
             What::Pool { .. } => {
                 self.losses.add("events of pools");
+                Ok(())
+            }
+            What::Sampled { mean } if self.head.sample > 0 => {
+                match Rate::one_in(mean).mean() {
+                    0 => self.means.remove(&thread),
+                    mean => self.means.insert(thread, mean),
+                };
                 Ok(())
             }
             _ => {

@@ -13,13 +13,15 @@ use super::zeroed::Zeroed;
 use super::{Analysis, Peak};
 use crate::live::{Curve, Impossibles};
 use crate::module::Module;
-use crate::sample::{Estimate, Sampling};
+use crate::sample::{Estimate, Means, Sampling};
 
 /// What a trace says.
 #[derive(Debug, Clone)]
 pub struct Summary {
     /// Whether blocks were left out: then sums are estimates.
     pub sampling: Sampling,
+    /// At which rates blocks were drawn.
+    pub means: Means,
     /// Events by kind: a name of [`KINDS`], and how many.
     pub kinds: Vec<(&'static str, Estimate)>,
     /// All events of the file.
@@ -128,6 +130,7 @@ impl Analysis {
         }
         Summary {
             sampling,
+            means: self.means,
             kinds: kinds.collect(),
             events: self.extent.events(),
             first: self.extent.first(),

@@ -38,16 +38,38 @@ fn story() -> Vec<Item> {
 fn a_row_for_each_block() {
     let (text, losses) = csv(&story(), Rows::Objects);
     let expected = "\
-object,part,size,align,api,address,thread,birth,birth_ns,death,death_ns,lifetime,lifetime_ns,freed_by,ended,stack
-0,0,100,,malloc,4096,1,0,10,2,30,1,20,2,realloc,7
-0,1,500,,realloc,12288,2,2,30,3,50,1,20,2,free,
-2,0,1,,new,4096,2,2,40,,,,,,lost,
-1,0,64,4096,memalign,8192,1,1,20,,,,,,live,
-3,0,2,,malloc,4096,2,3,80,,,,,,live,
+object,part,size,align,api,address,thread,birth,birth_ns,death,death_ns,lifetime,lifetime_ns,freed_by,ended,stack,sample_mean
+0,0,100,,malloc,4096,1,0,10,2,30,1,20,2,realloc,7,
+0,1,500,,realloc,12288,2,2,30,3,50,1,20,2,free,,
+2,0,1,,new,4096,2,2,40,,,,,,lost,,
+1,0,64,4096,memalign,8192,1,1,20,,,,,,live,,
+3,0,2,,malloc,4096,2,3,80,,,,,,live,,
 ";
     assert_eq!(text, expected);
     assert_eq!(losses.count("frees of unknown blocks"), 1);
     assert_eq!(losses.count("events that are about no block"), 2);
+}
+
+/// The rate of a sample may adapt, in each thread by itself: a row has that of its block.
+#[test]
+fn a_row_of_a_sample_says_at_which_rate_it_was_drawn() {
+    let alloc = |address| What::Alloc { api: AllocApi::Malloc, size: 5, address, align: 0, stack: 0 };
+    let story = [
+        event(10, 1, alloc(0x1000)),
+        event(20, 2, What::Sampled { mean: (1 << 16) + 1 }),
+        event(30, 2, alloc(0x2000)),
+        event(40, 1, alloc(0x3000)),
+        event(50, 2, What::Sampled { mean: 0 }),
+        event(60, 2, alloc(0x4000)),
+    ];
+    let mut bytes = Vec::new();
+    let head = Head { sample: 1 << 19, ..head() };
+    let mut sink = RowSink::new(CsvTable::new(&mut bytes, Rows::Objects).unwrap(), Rows::Objects, &head);
+    give(&mut sink, &story);
+    drop(sink);
+    let text = String::from_utf8(bytes).unwrap();
+    let means: Vec<&str> = text.lines().skip(1).filter_map(|row| row.rsplit(',').next()).collect();
+    assert_eq!(means, ["524288", "65536", "524288", "524288"], "{text}");
 }
 
 /// realloc(p, 0) of some C libraries frees the block and answers NULL.
