@@ -12,11 +12,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use quarry_measure::quantity;
-use quarry_profile::diff::{self, Diff, Run};
+use quarry_profile::diff::{self, Diff, Named, Run};
 use quarry_profile::export::{self, Lazy};
 use quarry_profile::gate::{self, Growth, Limit, Outcome};
-use quarry_profile::model::Division;
-use quarry_profile::query::{self, At, Query, Sort};
+use quarry_profile::query::{self, At, By, Query, Sort};
 use quarry_profile::read::Moment;
 use quarry_profile::report::Report;
 use quarry_profile::{page, waste};
@@ -93,9 +92,19 @@ pub fn main(options: &ProfileOptions, output: &Output) -> anyhow::Result<i32> {
     Ok(if left.code == 0 { code } else { left.code })
 }
 
-/// What `--fail-if` says.
+/// What `--fail-if` says. An option that says nothing of a comparison is refused beside one.
 fn rules(options: &ProfileOptions) -> anyhow::Result<Vec<Growth>> {
     let compared = options.base.is_some() || options.diff.is_some() || options.files.len() == 2;
+    for (given, option) in [
+        (options.window.is_some(), "--window"),
+        (options.sort.is_some(), "--sort"),
+        (options.tree.is_some(), "--tree"),
+        (options.waste, "--waste"),
+    ] {
+        if given && compared {
+            return Err(failure::usage(format_args!("{option} says nothing of a comparison; leave it out")));
+        }
+    }
     if !options.fail_if.is_empty() && !compared {
         return Err(failure::usage("--fail-if compares with a base: name it with --base FILE, or two FILEs"));
     }
@@ -277,8 +286,9 @@ fn made<'a>(
     Ok(Made::Bytes(text.into_bytes()))
 }
 
-/// What a run of one side has: by site and by whole call stack; and its limits.
+/// What a run of one side has: by what a row is, by site, and by whole call stack; and its limits.
 struct Side {
+    rows: Run,
     sites: Run,
     stacks: Run,
     gates: Vec<Outcome>,
@@ -289,12 +299,13 @@ fn run(options: &ProfileOptions, file: &Path, whole: bool, output: &Output) -> a
     let (trace, name) = loaded::open(file, output)?;
     let moments = moments(options, &trace);
     let at = at(options, &trace, &moments);
-    let loaded = loaded::load((trace, name), options, (Division::Stack, &moments), output)?;
+    let loaded = loaded::load((trace, name), options, (options.by.division(), &moments), output)?;
     let (profile, calls) = (&loaded.profile, &loaded.calls);
-    let run = |whole: bool| diff::run(profile, calls, at, options.filter.as_ref(), whole);
+    let run = |named: Named| diff::run(profile, calls, at, options.filter.as_ref(), named);
     Ok(Side {
-        sites: run(false),
-        stacks: if whole { run(true) } else { Run::new() },
+        rows: run(Named::By(options.by)),
+        sites: if options.fail_if.is_empty() { Run::new() } else { run(Named::By(By::Site)) },
+        stacks: if whole { run(Named::Stacks) } else { Run::new() },
         gates: gate::of_program(profile, &limits(options)),
     })
 }
@@ -318,13 +329,15 @@ fn compare(
         let runs = |side: &[Side]| side.iter().map(|side| of(side).clone()).collect::<Vec<Run>>();
         Diff::new(&runs(&first), &runs(&second))
     };
-    let (diff, stacks) = (compared(|side| &side.sites), compared(|side| &side.stacks));
-    gates.extend(rules.iter().map(|rule| gate::of_sites(&diff.pairs, rule)));
-    let what = match options.at {
-        When::Peak => String::from("Live at the peak"),
-        When::End => String::from("Live at the end"),
-        When::At(_) => String::from("Live at the moment"),
+    let (diff, stacks) = (compared(|side| &side.rows), compared(|side| &side.stacks));
+    let sites = compared(|side| &side.sites);
+    let moment = match options.at {
+        When::Peak => "at the peak",
+        When::End => "at the end",
+        When::At(_) => "at the moment",
     };
+    gates.extend(rules.iter().map(|rule| gate::of_sites(&sites.pairs, rule, moment)));
+    let what = format!("Live {moment}");
     let top = options.top as usize;
     let make = |wish: &Wish| {
         let text = match wish.format {

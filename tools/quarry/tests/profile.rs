@@ -125,6 +125,13 @@ fn views_agree() {
         (functions["group_count"].as_u64(), functions["groups"][0]["name"].as_str()),
         (Some(1), Some("leaking"))
     );
+    // All numbers are then of what fits.
+    let args = ["profile", "--filter", "^leaking", "--at", "end", "--waste", &trace];
+    let filtered = recorder.quarry(&args).expect(0).stdout;
+    let mut lines = filtered.lines().map(str::trim_start);
+    let mut line = |begin: &str| lines.find(|line| line.starts_with(begin)).unwrap_or_default();
+    assert!(line("peak").contains("of all") && line("at the end").contains("781 KiB"), "{filtered}");
+    assert!(filtered.contains("leaking at") && !filtered.contains("held at"), "{filtered}");
     let sizes = recorder.json(&["--by", "size", "-n", "50", &trace]);
     assert_eq!(group(&sizes, "1.00 KiB …")["end_bytes"], 800_000);
     let threads = recorder.json(&["--by", "thread", &trace]);
@@ -185,11 +192,19 @@ fn what_changed_is_said_and_held_against_a_base() {
     let sites = json["diff"]["sites"].as_array().unwrap();
     assert!(sites[0]["name"].as_str().unwrap().starts_with("leaking"), "{sites:#?}");
     assert_eq!((&sites[0]["change_bytes"], &sites[0]["significant"]), (&160_000.0.into(), &Value::Null));
+    let json = recorder.json(&["--at", "end", "--by", "function", &before, &after]);
+    assert_eq!(json["diff"]["sites"][0]["name"], "leaking");
+    for silent in [&["--window", "0%..50%"][..], &["--sort", "live"], &["--tree"], &["--waste"]] {
+        recorder.quarry(&[&["profile"], silent, &[&before, &after]].concat()).expect(2).says(silent[0]);
+    }
+    let json = recorder.json(&["--at", "1h", &before]);
+    assert_eq!(json["query"]["at_ns"], json["duration_ns"], "nothing is known of later");
     let several = format!("{before},{before}");
     let json = recorder.json(&["--at", "end", "--diff", &several, &format!("{after},{after}")]);
     assert_eq!(json["diff"]["sites"][0]["significant"], true);
     let fail = |rule: &str| recorder.quarry(&["profile", "--at", "end", "--fail-if", rule, &before, &after]);
-    fail("site:^leaking +10%").expect(1);
+    let failed = fail("site:^leaking +10%").expect(1).stdout;
+    assert!(failed.contains(" at the end, before "), "{failed}");
     fail("site:^leaking +25%").expect(0);
     fail("site:^held +0%").expect(0);
     let base = ["profile", "-q", "--at", "end", "--base", &before, "--fail-if", "site:^leaking +10%", "--"];

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::calls::Calls;
 use crate::estimate::{bytes, change, part};
 use crate::model::Profile;
-use crate::query::{At, live_at};
+use crate::query::{self, At, By, live_at};
 use quarry_report::style::Style;
 use quarry_report::table::{self, Align, Text};
 
@@ -60,8 +60,17 @@ impl Pair {
 /// One run: what each name has, and the variance of that.
 pub type Run = BTreeMap<String, (f64, f64)>;
 
-/// Bytes of a run by the names of its sites, or of whole call stacks, outermost function first.
-pub fn run(profile: &Profile, calls: &Calls, at: At, filter: Option<&Regex>, whole_stacks: bool) -> Run {
+/// What has a name in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    /// What one row of a table is.
+    By(By),
+    /// A whole call stack, outermost function first.
+    Stacks,
+}
+
+/// Bytes of a run by name.
+pub fn run(profile: &Profile, calls: &Calls, at: At, filter: Option<&Regex>, named: Named) -> Run {
     let mut run = Run::new();
     let fits = filter.map(|pattern| calls.fits(pattern));
     for (number, row) in profile.rows.iter().enumerate() {
@@ -69,7 +78,10 @@ pub fn run(profile: &Profile, calls: &Calls, at: At, filter: Option<&Regex>, who
         if fits.as_ref().is_some_and(|fits| !fits[leaf as usize]) {
             continue;
         }
-        let name = if whole_stacks { folded(calls, leaf) } else { calls.label(leaf).text.to_string() };
+        let name = match named {
+            Named::By(by) => query::name_of(profile, calls, by, number),
+            Named::Stacks => folded(calls, leaf),
+        };
         let live = live_at(row, at).bytes;
         let entry = run.entry(name).or_default();
         entry.0 += live.value() as f64;
@@ -179,7 +191,7 @@ impl Diff {
             text += &format!("and {more} more\n");
         }
         if changed.is_empty() {
-            text += "no site has changed\n";
+            text += "nothing has changed\n";
         }
         text
     }

@@ -107,8 +107,8 @@ pub fn of_program(profile: &Profile, limits: &[Limit]) -> Vec<Outcome> {
     limits.iter().map(of).collect()
 }
 
-/// Hold the change of some sites against a limit. Change within the noise is none.
-pub fn of_sites(pairs: &[Pair], growth: &Growth) -> Outcome {
+/// Hold the change of some sites against a limit: what is live at that moment. Change within the noise is none.
+pub fn of_sites(pairs: &[Pair], growth: &Growth, moment: &str) -> Outcome {
     let fitting = || pairs.iter().filter(|pair| growth.pattern.is_match(&pair.name));
     let mut sum = Pair::default();
     fitting().for_each(|pair| sum.add(pair));
@@ -121,7 +121,7 @@ pub fn of_sites(pairs: &[Pair], growth: &Growth) -> Outcome {
     let over = sum.after - limit as f64;
     let kept = over <= 0.0 || over <= sum.noise();
     let mut text = format!(
-        "fail-if '{}': {} with {} at the peak, before {} ({})",
+        "fail-if '{}': {} with {} {moment}, before {} ({})",
         growth.text,
         quarry_report::units::of(fitting().count() as u64, "site"),
         bytes(value),
@@ -164,13 +164,13 @@ mod tests {
             variance_after: variance,
         };
         let pairs = [pair("f at a.c:1", 1000.0, 1200.0, 0.0), pair("g at a.c:2", 1000.0, 1000.0, 0.0)];
-        let kept = |text: &str, pairs: &[Pair]| of_sites(pairs, &parsed(text).unwrap()).kept;
+        let kept = |text: &str, pairs: &[Pair]| of_sites(pairs, &parsed(text).unwrap(), "at the peak").kept;
         assert!(!kept("site:^f +10%", &pairs) && kept("site:^f +20%", &pairs) && kept("site:. +10%", &pairs));
         assert!(
             !kept("site:^f +100", &pairs) && kept("site:^f +200", &pairs) && kept("site:none +0%", &pairs)
         );
         let noisy = [pair("f at a.c:1", 1000.0, 1200.0, 100.0 * 100.0)];
-        let outcome = of_sites(&noisy, &parsed("site:^f +10%").unwrap());
+        let outcome = of_sites(&noisy, &parsed("site:^f +10%").unwrap(), "at the end");
         assert!(outcome.kept && outcome.text.contains("within noise"), "{}", outcome.text);
     }
 }

@@ -189,7 +189,8 @@ fn tree_of(report: &Report) -> Named {
         named.tree.own[calls.leaf(number) as usize].add(&own);
     }
     if let Some(waste) = report.waste {
-        for (call, charge) in &waste.charges {
+        let fits = crate::waste::fitting(report);
+        for (call, charge) in waste.charges.iter().filter(|(call, _)| fits(*call)) {
             let values = &mut named.tree.own[*call as usize].values;
             values.resize(COLUMNS.len(), 0.0);
             values[WASTE] += charge.waste as f64;
@@ -253,12 +254,17 @@ fn summary(report: &Report) -> String {
             " Each allocation was recorded, so the numbers are exact. Bytes are those that the program asked malloc for.",
         ),
     };
+    let (peak, end) = report.live_of_all();
+    let most = match report.query.filter {
+        Some(_) => "Of the call stacks that fit --filter, {} were live at the peak of all",
+        None => "At most {} were live at once",
+    };
     format!(
-        "At most {} were live at once, after {} of {}; {} were never freed. In all {} were allocated, from {}.{sample}",
-        crate::estimate::live(&profile.peak.live),
+        "{}, after {} of {}; {} were never freed. In all {} were allocated, from {}.{sample}",
+        most.replace("{}", &crate::estimate::live(&peak)),
         time(report.after(profile.peak.time)),
         time(report.after(profile.last)),
-        crate::estimate::live(&profile.end),
+        crate::estimate::live(&end),
         crate::estimate::estimated(
             &report.answer.all.sums.bytes,
             report.answer.all.sums.allocs.seen(),

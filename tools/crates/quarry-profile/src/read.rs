@@ -52,7 +52,8 @@ impl Moment {
                 low
             }
         };
-        first.saturating_add(after)
+        // Nobody knows what was live behind the end.
+        first.saturating_add(after).min(last)
     }
 }
 

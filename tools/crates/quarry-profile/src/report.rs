@@ -10,7 +10,7 @@ use crate::calls::Calls;
 use crate::estimate::{FEW, bytes, change, count, estimated, live, part, time};
 use crate::gate::Outcome;
 use crate::graph::graph;
-use crate::model::{Lifetimes, Median, Profile};
+use crate::model::{Lifetimes, Live, Median, Profile};
 use crate::query::{Answer, At, By, Group, Query, Sort, live_at, live_over_time};
 use crate::tree::{Direction, Summed};
 use crate::verdict::{Course, Floor};
@@ -145,20 +145,25 @@ impl Report<'_> {
                 ),
             ));
         }
-        rows.push((
-            "peak",
-            format!("{} after {}", live(&profile.peak.live), time(self.after(profile.peak.time))),
-        ));
+        let (peak, end) = self.live_of_all();
+        let when = if self.query.filter.is_some() { " at the peak of all," } else { "" };
+        rows.push(("peak", format!("{}{when} after {}", live(&peak), time(self.after(profile.peak.time)))));
         let all = &self.answer.all.sums;
         let requested = estimated(&all.bytes, all.allocs.seen(), bytes);
         let allocs = estimated(&all.allocs, all.allocs.seen(), count);
         rows.push(("allocated", format!("{requested} in {}", allocations(&allocs))));
-        rows.push(("at the end", format!("{} still live", live(&profile.end))));
+        rows.push(("at the end", format!("{} still live", live(&end))));
         if profile.lost > 0 {
             rows.push(("lost", format!("{}, so sums are too low", units::of(profile.lost, "event"))));
         }
         let rows = rows.into_iter().map(|(name, value)| vec![Text::from(name.to_owned()), Text::from(value)]);
         table::render(style, &[Align::Left, Align::Left], &[], rows.collect())
+    }
+
+    /// What is live of what was asked about, at the peak of all and at the end: of everything, unless there is a filter.
+    pub fn live_of_all(&self) -> (Live, Live) {
+        let all = &self.answer.all;
+        (all.peak, Live { blocks: all.sums.live, bytes: all.sums.live_bytes })
     }
 
     /// The graph, and what it says.
@@ -170,7 +175,11 @@ impl Report<'_> {
             return graph;
         }
         let marks = ": live bytes, @ one moment in ten (their sites are in the JSON), # the peak\n";
-        format!("\n{}\n{graph}{marks}{}\n", style.bold("Live memory"), self.verdict())
+        let (title, of) = match self.query.filter {
+            Some(_) => ("Live memory of all call stacks", "What fits --filter: "),
+            None => ("Live memory", ""),
+        };
+        format!("\n{}\n{graph}{marks}{of}{}\n", style.bold(title), self.verdict())
     }
 
     fn gates_text(&self) -> String {

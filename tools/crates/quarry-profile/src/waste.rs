@@ -229,11 +229,17 @@ pub fn find(trace: &Trace, profile: &Profile, calls: &Calls, at: At) -> Result<O
     Ok(Some(Waste { page, now, course, charges, rounding, classes, resident }))
 }
 
+/// Which calls are asked about.
+pub(crate) fn fitting(report: &Report) -> impl Fn(u32) -> bool {
+    let fits = report.query.filter.as_ref().map(|pattern| report.calls.fits(pattern));
+    move |call| fits.as_ref().is_none_or(|fits| fits[call as usize])
+}
+
 /// Charges by the name of the site, most waste first.
-pub(crate) fn by_site(calls: &Calls, waste: &Waste) -> Vec<(String, Charge)> {
-    let mut sites: HashMap<&str, Charge> = HashMap::new();
-    for (call, charge) in &waste.charges {
-        *sites.entry(calls.label(*call).text).or_default() += *charge;
+pub(crate) fn by_site(report: &Report, waste: &Waste) -> Vec<(String, Charge)> {
+    let (mut sites, fits) = (HashMap::<&str, Charge>::new(), fitting(report));
+    for (call, charge) in waste.charges.iter().filter(|(call, _)| fits(*call)) {
+        *sites.entry(report.calls.label(*call).text).or_default() += *charge;
     }
     let mut sites: Vec<(String, Charge)> =
         sites.into_iter().map(|(name, charge)| (name.to_owned(), charge)).collect();
@@ -276,7 +282,7 @@ pub(crate) fn text(report: &Report, waste: &Waste, style: Style) -> String {
         bytes(waste.rounding),
         whose(&waste.classes)
     );
-    let sites = by_site(report.calls, waste);
+    let sites = by_site(report, waste);
     let row = |(name, charge): &(String, Charge)| {
         let cells = [
             bytes(charge.waste),
@@ -292,6 +298,9 @@ pub(crate) fn text(report: &Report, waste: &Waste, style: Style) -> String {
     };
     let mut align = [Align::Right; 8];
     align[7] = Align::Left;
+    if report.query.filter.is_some() {
+        text += "these pages are those of all call stacks, and the sites those that fit --filter\n";
+    }
     let names = ["waste", "", "rounding", "live", "blocks", "sole pages", "waste there", "site"];
     text += &table::render(style, &align, &names, sites.iter().take(report.query.top).map(row).collect());
     let more = sites.len().saturating_sub(report.query.top);
@@ -315,18 +324,23 @@ pub(crate) fn json(report: &Report, waste: &Waste) -> Value {
             "sole_waste_bytes": charge.sole_waste,
         })
     };
-    let sites = by_site(report.calls, waste);
+    let sites = by_site(report, waste);
+    let shown = &sites[..sites.len().min(report.query.top)];
+    // What is not shown, whether it fits or not: all of it adds up.
+    let other = |whole: u64, of: fn(&Charge) -> u64| {
+        whole.saturating_sub(shown.iter().map(|(_, charge)| of(charge)).sum::<u64>())
+    };
     json!({
         "page_bytes": waste.page,
         "now": pages(&waste.now),
         "course": waste.course.iter().map(pages).collect::<Vec<_>>(),
-        "sites": sites.iter().take(report.query.top).map(site).collect::<Vec<_>>(),
+        "sites": shown.iter().map(site).collect::<Vec<_>>(),
         "rounding_bytes": waste.rounding,
         "size_classes": waste.classes.name(),
         "size_classes_known": waste.classes.is_own(),
-        "other_rounding_bytes": sites.iter().skip(report.query.top).map(|site| site.1.rounding).sum::<u64>(),
+        "other_rounding_bytes": other(waste.rounding, |charge| charge.rounding),
         "resident": waste.resident.as_ref().map(|resident| resident.json(report)),
-        "other_waste_bytes": sites.iter().skip(report.query.top).map(|site| site.1.waste).sum::<u64>(),
+        "other_waste_bytes": other(waste.now.waste, |charge| charge.waste),
     })
 }
 

@@ -136,7 +136,7 @@ fn waste_table(report: &Report, waste: &Waste) -> String {
         ];
         (name.clone(), cells)
     };
-    let sites = crate::waste::by_site(report.calls, waste);
+    let sites = crate::waste::by_site(report, waste);
     Table {
         id: "waste",
         title: "Pages that are kept for little",
