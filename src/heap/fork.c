@@ -31,6 +31,7 @@ static void all_but_first(void (*fn)(qy_lock_t *lock, uint64_t arg), uint64_t ar
 // are left to it.
 
 #define PATIENCE_NS UINT64_C(20000000)
+#define GONE_NS UINT64_C(200000000)  // on a busy machine a thread that ends may wait that long for a processor
 
 enum { OUTSIDE,
     INSIDE,
@@ -134,7 +135,9 @@ static void child(void) {
 }
 
 void qy_heap_be_alone(void) {
-    if (qy_heap_is_up() && where() == OUTSIDE) qy_helper_end();
+    if (!qy_heap_is_up() || where() != OUTSIDE) return;
+    qy_helper_end();
+    qy_os_bare_threads_gone(GONE_NS);
 }
 
 void qy_fork_begin(void) { qy_atfork_begin(prepare, parent, child); }

@@ -186,6 +186,9 @@ uint64_t qy_os_signals_kept_out(void);
 // Wait until *alive is 0, at most timeout_ns (0: for ever). False: it is not. (The kernel wakes `alive` in another way
 // than qy_os_wake.)
 bool qy_os_join(_Atomic uint32_t *alive, uint64_t timeout_ns);
+// Wait until no such thread counts as one of the process, at most timeout_ns: it does for a moment longer than *alive
+// says. They must have been ended.
+void qy_os_bare_threads_gone(uint64_t timeout_ns);
 
 // Does somebody watch what libc's munmap, madvise, mremap and mmap do (giveback.c)? Memory that a bare thread gives
 // back is not seen there, so then it must give none back. Some loads; to be asked before each round of work, since

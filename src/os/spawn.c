@@ -22,6 +22,7 @@
 #include "os/fake.h"
 #include "os/giveback.h"
 #include "os/os.h"
+#include "os/process.h"
 #include "os/syscall.h"
 
 // Sanitizers and valgrind keep books about every thread and have none for this one.
@@ -49,12 +50,25 @@ uint64_t qy_os_signals_kept_out(void) {
 
 // Those that were started and may be alive: there is one in a process, or a second one while the first ends.
 #define BARE_THREADS_KNOWN 4u
+#define LOOK_NS UINT64_C(50000)
 static _Atomic int bare_threads[BARE_THREADS_KNOWN];
 
 bool qy_os_is_bare_thread(int thread) {
     for (unsigned i = 0; i < BARE_THREADS_KNOWN; i++)
         if (atomic_load_explicit(&bare_threads[i], memory_order_relaxed) == thread) return true;
     return false;
+}
+
+void qy_os_bare_threads_gone(uint64_t timeout_ns) {
+    uint64_t deadline = qy_os_now_ns() + timeout_ns;
+    for (unsigned i = 0; i < BARE_THREADS_KNOWN; i++) {
+        int thread = atomic_load_explicit(&bare_threads[i], memory_order_relaxed);
+        while (thread && qy_os_thread_lives(thread) && qy_os_now_ns() < deadline) {
+            _Atomic uint32_t nobody_wakes = 0;
+            qy_os_wait(&nobody_wakes, 0, LOOK_NS);
+        }
+        if (thread && !qy_os_thread_lives(thread)) atomic_compare_exchange_strong(&bare_threads[i], &thread, 0);
+    }
 }
 
 #if BARE_THREADS

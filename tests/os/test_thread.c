@@ -175,6 +175,20 @@ TEST(spawn_often) {
     CHECK_EQ(counter, 3000);
 }
 
+// The kernel counts it for a moment longer, and refuses calls until then.
+TEST(spawn_and_be_alone) {
+    _Atomic long counter = 0;
+    for (int i = 0; i < 10000 && count_threads() > 1; i++) usleep(1000);
+    int threads = count_threads();
+    for (int i = 0; i < 1000; i++) {
+        if (!qy_os_spawn(brief, (void *)&counter, stack, sizeof stack, &alive))
+            TEST_SKIP("needs a kernel and a build with bare threads");
+        CHECK(qy_os_join(&alive, 0));
+        qy_os_bare_threads_gone(TEST_PATIENCE * UINT64_C(1000000000));
+        CHECK_EQ(count_threads(), threads);
+    }
+}
+
 // Started by a thread that ends first and takes its thread-local storage with it.
 static task_t orphan;
 static void *start_orphan(void *unused) {
