@@ -67,10 +67,12 @@ fn read_raw(path: &Path, show: &mut Show) -> anyhow::Result<usize> {
         }
     };
     let failed = |error: std::io::Error| failure::failed(format_args!("{name}: {error}"));
+    let mut beyond = 0;
     let (unfinished, too_long) = if path.is_dir() {
         let mut folder = Folder::new(path);
         folder.read(&mut each).map_err(failed)?;
         folder.whole().map_err(|why| failure::failed(format_args!("{name}: {why}")))?;
+        beyond = folder.beyond();
         folder.left()
     } else {
         let mut file = Growing::open(path).map_err(failed)?;
@@ -84,6 +86,7 @@ fn read_raw(path: &Path, show: &mut Show) -> anyhow::Result<usize> {
     };
     result?;
     show.findings.damaged += too_long;
+    show.findings.dropped += beyond;
     Ok(unfinished)
 }
 

@@ -12,8 +12,10 @@ use crate::raw::{self, Begin, End, Line, Scan};
 
 /// Frames that tell errors apart.
 const TELLING: usize = 4;
-/// Most errors, leaks, notes and processes that are kept.
+/// Most errors, leaks and notes that are kept.
 const MOST: usize = 10_000;
+/// Most processes that are kept. The test suite of coreutils has 70,673.
+pub const PROCESSES: usize = 1 << 17;
 /// Most frames of all of them together.
 const FRAMES: usize = 1 << 20;
 
@@ -209,7 +211,7 @@ pub struct Findings {
     pub notes: Vec<(u32, String)>,
     /// Lines that are damaged.
     pub damaged: u64,
-    /// Findings that were dropped, since there are too many.
+    /// Findings and processes that were dropped, since there are too many.
     pub dropped: u64,
     /// Errors of the first run whose instruction the second run found.
     pub answered: u64,
@@ -264,7 +266,7 @@ impl Findings {
         };
         let pid = source.process.map_or(0, |index| self.processes[index].begin.pid);
         match line {
-            Line::Begin(begin) if self.processes.len() < MOST => {
+            Line::Begin(begin) if self.processes.len() < PROCESSES => {
                 source.process = Some(self.processes.len());
                 self.processes.push(Process { begin, second: self.second, ..Process::default() });
                 return News::Process(self.processes.len() - 1);

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use quarry_measure::preload::{self, Conf};
@@ -30,6 +30,8 @@ pub const CHECKER: &str = "libquarry-check.so";
 pub const VARIABLE: &str = "QUARRY_CHECK";
 /// How often reports are looked for while the command runs.
 const OFTEN: Duration = Duration::from_millis(20);
+/// At least so often, where a look takes long.
+const SELDOM: Duration = Duration::from_secs(1);
 
 /// Where reports go.
 pub enum Reports {
@@ -188,12 +190,16 @@ impl<'a> Plan<'a> {
             // The command is not to suffer from it.
             failed = failed.take().or(read.and(result).err());
         };
+        let mut pause = OFTEN;
         let ran = loop {
-            match receive.recv_timeout(OFTEN) {
+            match receive.recv_timeout(pause) {
                 Ok(ran) => break ran?,
                 Err(RecvTimeoutError::Timeout) => {
+                    let start = Instant::now();
                     living::reap(pid);
                     read(show);
+                    // A look at very many files takes long. The command's processes are to have the processor.
+                    pause = (start.elapsed() * 9).clamp(OFTEN, SELDOM);
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     anyhow::bail!("cannot wait for {}", Path::new(name).display())
@@ -205,6 +211,7 @@ impl<'a> Plan<'a> {
         let _ = waiting.join();
         let (_, too_long) = folder.left();
         show.findings.damaged += too_long;
+        show.findings.dropped += folder.beyond();
         if let Some(error) = failed {
             output.error(&error);
         }
