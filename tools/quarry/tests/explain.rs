@@ -206,7 +206,7 @@ fn memory_of_no_heap_that_grows_is_not_said_to_be_held() {
     let verdict = &report["verdict"];
     assert!(verdict["sentences"][0].as_str().unwrap().contains("no heap known here has"), "{verdict:#}");
     // What is to be typed next names this process.
-    let map = format!("quarry map -p {} --quadrant 1", subject.pid());
+    let map = format!("quarry map -p {} --quadrant 1,3", subject.pid());
     assert!(verdict["try"][0]["what"].as_str().unwrap().contains(&map), "{verdict:#}");
     assert!(!verdict.to_string().contains("-p PID"), "{verdict:#}");
 }
@@ -305,6 +305,17 @@ fn files_are_files() {
         assert!(cause(&report, main) >= 40 * MIB);
         assert!(report.to_string().contains("/large"));
     });
+}
+
+/// They are the program's own: no file has them, and MADV_DONTNEED would lose what was written.
+#[test]
+fn written_pages_of_a_private_mapping_are_no_pages_of_files() {
+    let Some(bench) = bench() else { return };
+    let file = bench.path("copied");
+    let report = Subject::start(&bench, &GLIBC, &["written", text(&file)]).explain(&bench, "0");
+    main_is(&report, "unknown", "40 MiB");
+    assert!(cause(&report, "files") < 10 * MIB, "{report:#}");
+    assert!(!report["verdict"].to_string().contains("MADV_DONTNEED"), "{report:#}");
 }
 
 /// The articles' program: SHR has memory in it that nobody shares and no file has.

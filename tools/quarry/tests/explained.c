@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // explained.c: a process whose memory is what it is for a reason that is known: leak, mapped, fragmentation,
-// caches THREADS STEP, file NAME, shared, lazy, live, busy THREADS PAUSE.
+// caches THREADS STEP, file NAME, written NAME, shared, lazy, live, busy THREADS PAUSE.
 // It says "ready" and works on until its input ends.
 // Runs on any malloc.
 #define _GNU_SOURCE
@@ -129,11 +129,12 @@ static void caches(int threads, size_t step) {
     work_on();
 }
 
-static void file(const char *name) {
+// `how`: MAP_SHARED or MAP_PRIVATE.
+static void file(const char *name, int how) {
     int fd = open(name, O_RDWR | O_CREAT, 0600);
     size_t bytes = 40 * MIB;
     if (fd < 0 || ftruncate(fd, (off_t)bytes)) exit(9);
-    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, how, fd, 0);
     if (p == MAP_FAILED) exit(9);
     for (size_t i = 0; i < bytes; i += 4096) p[i] = 1;
     ready();
@@ -239,7 +240,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "mapped")) mapped();
     else if (!strcmp(what, "fragmentation")) fragmentation();
     else if (!strcmp(what, "caches") && argc > 3) caches(atoi(argv[2]), (size_t)atoi(argv[3]));
-    else if (!strcmp(what, "file") && argc > 2) file(argv[2]);
+    else if (!strcmp(what, "file") && argc > 2) file(argv[2], MAP_SHARED);
+    else if (!strcmp(what, "written") && argc > 2) file(argv[2], MAP_PRIVATE);
     else if (!strcmp(what, "shared")) shared();
     else if (!strcmp(what, "lazy")) lazy();
     else if (!strcmp(what, "live")) live();

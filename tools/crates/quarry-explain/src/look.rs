@@ -150,7 +150,8 @@ fn anonymous(areas: &[Area], heaps: &[Heap]) -> Vec<Part> {
     parts.push(Part::leaf("variables", variables, of(Kind::is_program), Cause::Variables, "smaps"));
     let written = "written pages of private mappings of files";
     let is_file = |kind| matches!(kind, Kind::File | Kind::MemoryFile | Kind::Memfd | Kind::PosixShm);
-    parts.push(Part::leaf("written", written, of(is_file), Cause::Files, "smaps"));
+    // No file has these any more, so that they go to swap alone.
+    parts.push(Part::leaf("written", written, of(is_file), Cause::Unknown, "smaps"));
     let mut named: BTreeMap<&str, u64> = BTreeMap::new();
     for area in areas.iter().filter(|area| matches!(area.class.kind, Kind::Named | Kind::Quarry)) {
         *named.entry(&area.class.object).or_default() += area.kept();

@@ -375,7 +375,7 @@ fn remedies_for(cause: Cause, look: &Look) -> Vec<Remedy> {
                 remedy(runtime.advice(), format!("what it holds has names then: {}", runtime.maps()), None)
             });
             let mappings = remedy(
-                "look at the mappings of quadrant 1, which is private memory of no file: quarry map -p PID --quadrant 1 --by mapping",
+                "look at the private mappings, of no file and of files: quarry map -p PID --quadrant 1,3 --by mapping",
                 "it says what is where, by addresses and names",
                 None,
             );
