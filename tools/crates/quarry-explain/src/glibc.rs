@@ -62,6 +62,8 @@ pub struct Glibc {
     pub free_pages: u64,
     /// Free memory at the ends of arenas.
     pub top: u64,
+    /// Whole pages of that of the main arena: malloc_trim gives back no other end.
+    pub main_top: u64,
     /// Heads of blocks, and records.
     pub metadata: u64,
     /// What could not be understood, or changed each time that it was read.
@@ -134,7 +136,8 @@ fn main_heap(
     }
     if let Some(walked) = walked {
         found.arenas += 1;
-        take(reader, at.start, &walked, found);
+        let top = take(reader, at.start, &walked, found);
+        found.main_top += top - top % reader.target().page();
         heaps.push(Heap { is_main: true, record: None, start: at.start, walked });
     }
 }
@@ -235,9 +238,9 @@ fn arena(
     Some(())
 }
 
-/// Add what a heap has that begins at `start`.
-fn take(reader: &mut Reader, start: u64, walked: &Walked, found: &mut Glibc) {
-    let Some(extent) = reader.extent(start) else { return };
+/// Add what a heap has that begins at `start`. Returns what is free at its end.
+fn take(reader: &mut Reader, start: u64, walked: &Walked, found: &mut Glibc) -> u64 {
+    let Some(extent) = reader.extent(start) else { return 0 };
     let top = extent.resident(walked.top, walked.end);
     let records = extent.resident(start, walked.first);
     let sums = &walked.sums;
@@ -250,6 +253,7 @@ fn take(reader: &mut Reader, start: u64, walked: &Walked, found: &mut Glibc) {
     found.again += walked.again;
     found.top += top;
     found.spans.push((start, walked.end));
+    top
 }
 
 // ---- blocks with a mapping of their own -----------------------------------------------------------------

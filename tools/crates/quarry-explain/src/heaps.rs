@@ -50,6 +50,8 @@ pub struct Heap {
     pub part: Part,
     /// What malloc_trim would give back; glibc.
     pub trimmable: Option<u64>,
+    /// Of that, whole pages between live blocks; glibc.
+    pub free_pages: Option<u64>,
     /// Arenas; glibc.
     pub arenas: usize,
     /// Live bytes that are not resident: never touched, or in swap. Quarry.
@@ -64,7 +66,17 @@ pub struct Heap {
 
 impl Heap {
     fn new(allocator: Allocator, part: Part) -> Self {
-        Self { allocator, part, trimmable: None, arenas: 0, untouched: 0, age: None, again: 0, unread: 0 }
+        Self {
+            allocator,
+            part,
+            trimmable: None,
+            free_pages: None,
+            arenas: 0,
+            untouched: 0,
+            age: None,
+            again: 0,
+            unread: 0,
+        }
     }
 
     /// Nobody knows which of the free ones are lazily freed, so they are no part.
@@ -362,7 +374,8 @@ fn of_glibc_parts(read: &Glibc, resident: u64, lazy: u64) -> Heap {
     let whole = Part::leaf("heap_glibc", format!("heap: glibc, {arenas}"), resident, Cause::Untold, "smaps");
     let heap = Heap::new(Allocator::Glibc, whole.with(parts, "live, or not known")).with_lazy(lazy);
     Heap {
-        trimmable: Some(read.free_pages + read.top),
+        trimmable: Some(read.free_pages + read.main_top),
+        free_pages: Some(read.free_pages),
         arenas: read.arenas,
         again: read.again,
         unread: read.unread,
@@ -453,6 +466,20 @@ mod tests {
     use quarry_stats::Range;
 
     use super::*;
+
+    #[test]
+    fn the_ends_of_other_arenas_are_not_trimmed() {
+        let read = Glibc {
+            free: 5 << 20,
+            free_pages: 4 << 20,
+            top: 50 << 20,
+            main_top: 1 << 20,
+            ..Glibc::default()
+        };
+        let heap = of_glibc_parts(&read, read.resident(), 0);
+        assert_eq!((heap.trimmable, heap.free_pages), (Some(5 << 20), Some(4 << 20)));
+        assert_eq!(heap.part.of(Cause::FreePages), 50 << 20);
+    }
 
     #[test]
     fn ranges_of_a_page_that_lies_are_taken_apart() {

@@ -243,7 +243,7 @@ fn sentence(main: Main, causes: &[(Cause, u64)], all: u64, growth: Option<&Growt
 
 /// How much of what is free between live blocks is whole pages. The rest lies on pages with live blocks.
 fn whole_pages(heap: &Heap) -> Option<String> {
-    let pages = heap.trimmable?.saturating_sub(heap.part.of(Cause::FreePages));
+    let pages = heap.free_pages?;
     let rest = heap.part.of(Cause::Fragmentation).checked_sub(pages)?;
     Some(format!(
         "Of that {} are whole free pages, which malloc_trim(0) gives back, and {} lie on pages with live blocks (quarry profile \
@@ -403,14 +403,17 @@ fn free_in_heap(cause: Cause, heap: &Heap, bytes: u64) -> Vec<Remedy> {
         )],
         (Allocator::Glibc, _) => {
             let trim = heap.trimmable.unwrap_or(0);
-            let mut remedies = vec![remedy(
-                "malloc_trim(0), called by the program after it has freed much",
-                format!(
-                    "{} less. These are whole free pages. They come back when they are used again",
-                    size(trim)
-                ),
-                Some(trim),
-            )];
+            let mut remedies = Vec::new();
+            if trim > 0 {
+                remedies.push(remedy(
+                    "malloc_trim(0), called by the program after it has freed much",
+                    format!(
+                        "{} less. These are whole free pages. They come back when they are used again",
+                        size(trim)
+                    ),
+                    Some(trim),
+                ));
+            }
             if heap.arenas > 2 {
                 remedies.push(remedy(
                     "MALLOC_ARENA_MAX=2, if threads free what others have allocated",

@@ -63,6 +63,7 @@ fn blocks_are_what_they_are() {
     // The table itself, and two others.
     assert_eq!((found.live_blocks, found.live), (3, 0x290 + 0x500 + 0x40 - 3 * 8));
     assert_eq!((found.free, found.free_pages), (0x2000, 0x1000));
+    assert_eq!((found.top, found.main_top), (0x57d0, 0x5000));
     assert_eq!(found.metadata, 3 * 8);
     assert_eq!(found.resident(), END - START);
     assert_eq!(found.spans, [(START, END)]);
@@ -140,6 +141,7 @@ fn another_arena_and_a_large_block() {
     ];
     let found = read(&mut Reader::new(&fake), &candidates, &[]).unwrap();
     assert_eq!((found.arenas, found.live_blocks, found.free), (1, 1, 0x80));
+    assert!(found.top > 0 && found.main_top == 0, "{found:?}");
     assert_eq!((found.mapped_blocks, found.mapped), (1, 0x4000 - 16));
     assert_eq!(found.resident(), size + 0x4000);
 }
