@@ -236,13 +236,15 @@ fn key(cell: &Cell) -> (&str, String, &str, &str) {
     (&cell.scenario, format!("{:?}", cell.point), &cell.phase, &cell.contender)
 }
 
-/// Is it the same library as then? Ours is what changes, so it never is.
+/// Is it the same library as then? Ours is what changes, so it never is. Nor is one of unknown version: it may have been
+/// built anew.
 fn is_control(now: &Contender, old: &Contender) -> bool {
     let ours =
         now.name.contains("quarry") || now.library.as_ref().is_some_and(|path| path.contains("libquarry"));
     now.role == Role::Malloc
         && old.role == Role::Malloc
         && !ours
+        && now.version.is_some()
         && now.version == old.version
         && now.env == old.env
 }
@@ -593,6 +595,23 @@ mod tests {
                 .summary()
                 .ends_with("by chance: 1 of the 6 figures of mallocs that are the same as then")
         );
+    }
+
+    #[test]
+    fn a_library_of_unknown_version_is_no_control() {
+        let unknown = |mut results: Results| {
+            let own = results.contenders.iter_mut().filter(|one| one.name == "rpmalloc");
+            own.for_each(|one| one.version = None);
+            results
+        };
+        let mut slow = unknown(session(1, 1.0, 1.0));
+        let own = slow.cells.iter_mut().filter(|cell| cell.contender == "rpmalloc");
+        own.flat_map(|cell| &mut cell.runs).for_each(|run| run.seconds *= 2.0);
+        let comparison = compare(&slow, &unknown(session(0, 1.0, 1.0)), 0.03);
+        assert!(comparison.is_worse(), "{}", comparison.summary());
+        let of = |change: &&Change| change.contender == "rpmalloc";
+        assert!(comparison.changes.iter().filter(of).all(|change| !change.control));
+        assert_eq!(count(&comparison, Verdict::Worse, "rpmalloc"), 20);
     }
 
     #[test]
