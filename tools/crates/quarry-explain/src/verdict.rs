@@ -282,8 +282,13 @@ fn growth_sentence(look: &Look, main: Main, growth: Option<&Growth>) -> Option<S
 
 /// That there was much more once.
 fn peak(look: &Look) -> Option<String> {
-    let peak = look.space.status.as_ref()?.vm_hwm?;
-    (peak > look.chain.bytes.saturating_mul(2))
+    let status = look.space.status.as_ref()?;
+    given_back(status.vm_hwm?, look.chain.bytes, status.vm_swap.unwrap_or(0))
+}
+
+/// What is in swap is the process's still.
+fn given_back(peak: u64, resident: u64, swapped: u64) -> Option<String> {
+    (peak > resident.saturating_add(swapped).saturating_mul(2))
         .then(|| format!("At its peak it was {} (VmHWM): most of that has been given back.", size(peak)))
 }
 
@@ -484,6 +489,12 @@ mod tests {
         assert_eq!(main_cause(&causes, 100 << 20, Some(&unknown)), Main::UnknownGrows);
         let noise = growth(MIB / 10, &[(Cause::Live, MIB / 10)]);
         assert_eq!(main_cause(&causes, 100 << 20, Some(&noise)), Main::Cause(Cause::Fragmentation));
+    }
+
+    #[test]
+    fn what_is_in_swap_was_not_given_back() {
+        assert!(given_back(11 << 30, 1 << 30, 0).is_some());
+        assert_eq!(given_back(11 << 30, 1 << 30, 10 << 30), None);
     }
 
     #[test]
