@@ -109,9 +109,12 @@ pub fn read(mounted: &Path, version: Version, path: &str) -> Cgroup {
     };
     let memory = tops.iter().find_map(|top| {
         let top = mounted.join(top);
-        // In a container the path may be the host's, while its own group is mounted as the top.
         let own = below(&top, path)?;
-        [own, top.clone()].into_iter().find_map(|folder| memory(&top, folder, version))
+        // In a container the path may be the host's, while its own group is mounted as the top.
+        let own = if own.is_dir() { own } else { top.clone() };
+        // A group may count no memory of its own. Then the nearest one around it that counts has its limits.
+        let around = own.ancestors().take_while(|around| around.starts_with(&top));
+        around.map(Path::to_owned).find_map(|folder| memory(&top, folder, version))
     });
     Cgroup { version, path: path.to_owned(), memory }
 }
@@ -241,6 +244,24 @@ mod tests {
         assert!(read(top.path(), Version::V2, "/gone").memory.is_none());
         assert!(read(top.path(), Version::V2, "/a/../../..").memory.is_none());
         assert!(read(top.path(), Version::V1, "/a/b").memory.is_none());
+    }
+
+    #[test]
+    fn a_group_that_counts_no_memory_is_in_one_that_does() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir_all(top.path().join("a/b")).unwrap();
+        for (name, text) in [
+            ("memory.stat", ""),
+            ("a/memory.stat", ""),
+            ("a/memory.max", "65536"),
+            ("a/memory.current", "4096"),
+        ] {
+            fs::write(top.path().join(name), text).unwrap();
+        }
+        let memory = |path: &str| read(top.path(), Version::V2, path).memory.unwrap();
+        assert_eq!((memory("/a/b").tightest.unwrap().bytes, memory("/a/b").room), (65536, Some(61440)));
+        // A path of the host, in a container that has a folder of this name, too.
+        assert_eq!(memory("/a/container").folder, top.path());
     }
 
     #[test]
