@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
     let (none, ending) = (Suppressions::default(), Ending::default());
     text.summary(&findings, &none, &ending);
     json::report(&findings, &none, &ending, 0, &mut Sources::default(), true);
-    sarif::report(&findings, &none, Path::new("/"), 0, true);
+    sarif::report(&findings, &none, &ending, Path::new("/"), 0, true);
     let document = xml::report(&findings, &none, xml::Times { end_ms: 1, made: true });
     assert!(document.ends_with("</valgrindoutput>\n"));
 });

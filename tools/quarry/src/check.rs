@@ -128,20 +128,19 @@ fn run(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
         reports.stay();
         ending.notes.push(outlived(options, &reports, &ending.living));
     }
-    let nothing = show.findings.processes.is_empty();
+    let nothing = (show.findings.processes.is_empty() && !options.gdb)
+        .then(|| format!("nothing was checked: {CHECKER} was not loaded, or could not write its reports"));
     let unchecked = became_unchecked(options, &show, &ran);
+    ending.notes.extend(nothing.clone());
     ending.notes.extend(unchecked.then(|| String::from(UNCHECKED)));
-    let code = status(options, show.counted(), if unchecked { failure::OURS } else { ran.end.code() });
+    ending.failed = nothing.is_some() || unchecked;
+    let code = status(options, show.counted(), if ending.failed { failure::OURS } else { ran.end.code() });
     // The command has run and its exit code counts, report or no report.
     if let Err(error) = show.end(ending, code, Duration::from_secs_f64(ran.usage.wall_s), output) {
         output.error(&error);
     }
-    if nothing && !options.gdb {
-        anyhow::bail!(
-            "nothing was checked: {CHECKER} was not loaded, or could not write to {}. The command ended with {}",
-            reports.path().display(),
-            ran.end
-        );
+    if let Some(nothing) = nothing {
+        anyhow::bail!("{nothing} to {}. The command ended with {}", reports.path().display(), ran.end);
     }
     Ok(code)
 }

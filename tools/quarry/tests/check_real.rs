@@ -2,7 +2,9 @@
 //! Programs under the real libquarry-check.so.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use crate::common::{Bench, Ended, kill, libraries, text, wait_until};
 
@@ -251,6 +253,23 @@ fn what_cannot_be_checked_is_refused() {
     let ended = stage.bench.run(&["check", "--lib", text(&broken), "--", text(&stage.program)]).expect(125);
     ended.says("it was not run");
     run("/no/such/program").expect(127);
+}
+
+/// The library is loaded, and no report comes.
+#[test]
+fn a_report_of_nothing_says_so() {
+    let Some(stage) = Stage::new(TWICE) else { return };
+    let silent = stage.bench.library("libquarry-check", "int nothing;");
+    let (json, sarif) = (stage.bench.path("r.json"), stage.bench.path("r.sarif"));
+    let options = ["check", "--lib", text(&silent), "-o", text(&json), "-o", text(&sarif), "--", "true"];
+    stage.bench.run(&options).expect(125).says("nothing was checked").says("The command ended with");
+    let read = |path: &Path| -> Value { serde_json::from_slice(&fs::read(path).unwrap()).unwrap() };
+    let (json, sarif) = (read(&json), read(&sarif));
+    assert_eq!(json["exit_code"], 125, "{json:#}");
+    assert!(json["notes"][0]["text"].as_str().unwrap().starts_with("nothing was checked"), "{json:#}");
+    let run = &sarif["runs"][0]["invocations"][0];
+    assert_eq!((&run["executionSuccessful"], &run["exitCode"]), (&Value::Bool(false), &125.into()));
+    assert!(run["toolExecutionNotifications"].to_string().contains("nothing was checked"), "{run:#}");
 }
 
 #[test]

@@ -10,12 +10,14 @@ use crate::finding::{Finding, Findings, Stack, frames};
 use crate::kinds::{self, About};
 use crate::says;
 use crate::suppress::Suppressions;
+use crate::text::Ending;
 
 /// The whole log. Files below `folder` are named relative to it.
 /// `hint`: what was found later is worth a second run.
 pub fn report(
     findings: &Findings,
     suppressions: &Suppressions,
+    ending: &Ending,
     folder: &Path,
     status: i32,
     hint: bool,
@@ -34,8 +36,8 @@ pub fn report(
         })
         .collect();
     let results: Vec<Value> = findings.all.iter().map(|it| result(it, suppressions, folder, hint)).collect();
-    let notes: Vec<Value> =
-        findings.notes.iter().map(|(_, text)| json!({"level": "note", "message": {"text": text}})).collect();
+    let texts = findings.notes.iter().map(|(_, text)| text).chain(&ending.notes);
+    let notes: Vec<Value> = texts.map(|text| json!({"level": "note", "message": {"text": text}})).collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -46,7 +48,7 @@ pub fn report(
                 "rules": rules,
             }},
             "invocations": [{
-                "executionSuccessful": true,
+                "executionSuccessful": !ending.failed,
                 "exitCode": status,
                 "toolExecutionNotifications": notes,
             }],

@@ -37,6 +37,8 @@ pub struct Ending {
     pub missing: Vec<String>,
     /// Further remarks.
     pub notes: Vec<String>,
+    /// Was nothing checked, or not what the command became? A note says why.
+    pub failed: bool,
 }
 
 impl Text {

@@ -211,7 +211,7 @@ impl<'a> Show<'a> {
                     xml::report(findings, suppressions, times)
                 }
                 Format::Sarif => {
-                    format!("{:#}\n", sarif::report(findings, suppressions, &folder, status, hint))
+                    format!("{:#}\n", sarif::report(findings, suppressions, &ending, &folder, status, hint))
                 }
                 _ => format!(
                     "{:#}\n",
