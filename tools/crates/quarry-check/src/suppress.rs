@@ -258,13 +258,10 @@ fn is_frame(matcher: &Matcher, frame: &Candidate) -> bool {
             pattern.contains("vgpreload") || glob::matches(pattern, "libquarry-check.so")
         }
         (Matcher::Source(_), Candidate::Called(_)) => false,
-        (Matcher::Function(pattern), Candidate::Frame(frame)) => {
-            let bare = |name: &str| name.split('(').next().unwrap_or(name).to_owned();
-            frame
-                .function
-                .as_deref()
-                .is_some_and(|name| glob::matches(pattern, name) || glob::matches(pattern, &bare(name)))
-        }
+        (Matcher::Function(pattern), Candidate::Frame(frame)) => frame
+            .function
+            .as_deref()
+            .is_some_and(|name| glob::matches(pattern, name) || glob::matches(pattern, bare(name))),
         (Matcher::Object(pattern), Candidate::Frame(frame)) => glob::matches(pattern, &frame.module),
         (Matcher::Source(pattern), Candidate::Frame(frame)) => frame.file.as_deref().is_some_and(|file| {
             let name = file.rsplit('/').next().unwrap_or(file);
@@ -273,6 +270,38 @@ fn is_frame(matcher: &Matcher, frame: &Candidate) -> bool {
                 || lines.is_some_and(|lines| lines.iter().any(|line| glob::matches(pattern, line)))
         }),
     }
+}
+
+/// What a namespace without a name is called.
+const UNNAMED: &str = "(anonymous namespace)";
+
+/// A function's name without its arguments. An unnamed namespace and a `decltype` before the name have brackets, too.
+fn bare(function: &str) -> &str {
+    let mut at = 0;
+    while let Some(open) = function[at..].find('(') {
+        let (before, rest) = function.split_at(at + open);
+        if !rest.starts_with(UNNAMED) && !before.trim_end().ends_with("decltype") {
+            return before;
+        }
+        at = before.len() + bracket(rest);
+    }
+    function
+}
+
+/// The length of the bracket that a text begins with.
+fn bracket(text: &str) -> usize {
+    let mut depth = 0;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    text.len()
 }
 
 #[cfg(test)]

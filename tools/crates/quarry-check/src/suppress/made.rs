@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The entry that would hide a finding.
 
-use super::called;
+use super::{UNNAMED, bare, called};
 use crate::finding::{Finding, frames, shorn};
 use crate::kinds::About;
 
@@ -37,9 +37,10 @@ fn colon(finding: &Finding) -> String {
 
 /// A pattern for the name. memcheck compares mangled names and we plain ones. Both have the words of the name in the same order.
 fn pattern(function: &str) -> String {
-    let name = function.split('(').next().unwrap_or(function);
-    if name.chars().all(|it| it.is_alphanumeric() || "_.$@".contains(it)) {
-        return name.to_owned();
+    // Mangled, an unnamed namespace has other words.
+    let name = bare(function).replace(UNNAMED, "");
+    if !name.is_empty() && name.chars().all(|it| it.is_alphanumeric() || "_.$@".contains(it)) {
+        return name;
     }
     let (mut words, mut depth) = (vec![String::new()], 0usize);
     for it in name.chars() {
@@ -99,7 +100,7 @@ fn braces(finding: &Finding) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::glob::matches;
-    use super::pattern;
+    use super::{bare, pattern};
 
     #[test]
     fn a_pattern_fits_the_plain_and_the_mangled_name() {
@@ -110,10 +111,36 @@ mod tests {
             ("void tf<char, int>(char*)", "_Z2tfIciEvPT_", "*tf*"),
             ("operator delete(void*, unsigned long)", "_ZdlPvm", "*"),
             ("a::S::operator[](int)", "_ZN1a1SixEi", "*a*S*"),
+            ("(anonymous namespace)::fetch(int)", "_ZN12_GLOBAL__N_15fetchEi", "*fetch*"),
+            ("a::(anonymous namespace)::fetch(int)", "_ZN1a12_GLOBAL__N_15fetchEi", "*a*fetch*"),
+            ("int (anonymous namespace)::fetch<int>(int)", "_ZN12_GLOBAL__N_15fetchIiEEiT_", "*fetch*"),
+            ("decltype(auto) fetch<int>(int)", "_Z5fetchIiEDcT_", "*fetch*"),
+            ("decltype ((a)+(b)) fetch<int>(int)", "_Z5fetchIiEDTplfp_fp_ET_", "*fetch*"),
         ] {
-            let name = plain.split('(').next().unwrap();
+            let name = bare(plain);
             assert_eq!(pattern(plain), made);
             assert!(matches(made, name) && matches(made, mangled), "{made}: {name}, {mangled}");
         }
+    }
+
+    #[test]
+    fn arguments_are_no_part_of_a_name() {
+        for (name, arguments) in [
+            ("(anonymous namespace)::f", "(int)"),
+            ("a::(anonymous namespace)::f", "(void (*)(int))"),
+            ("decltype((a)+(b)) f<int>", "(int)"),
+            ("main", ""),
+            ("decltype(x", ""),
+        ] {
+            assert_eq!(bare(&format!("{name}{arguments}")), name);
+        }
+        assert_eq!(pattern("(int)"), "*");
+    }
+
+    /// The entry of one function hides no errors of its neighbours.
+    #[test]
+    fn functions_of_unnamed_namespaces_are_told_apart() {
+        let made = pattern("(anonymous namespace)::fetch(int)");
+        assert!(!matches(&made, bare("(anonymous namespace)::other(int)")) && !matches(&made, "main"));
     }
 }
