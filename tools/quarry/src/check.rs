@@ -108,9 +108,17 @@ fn read(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
             ));
         }
     }
+    ending.notes.extend(outdated(&mut show));
     let code = status(options, show.counted(), 0);
     show.end(ending, code, Duration::ZERO, output)?;
     Ok(code)
+}
+
+/// What text has shown of earlier scans is not so any more.
+fn outdated(show: &mut Show) -> Option<String> {
+    let count = show.findings.forget_older_scans();
+    (count > 0)
+        .then(|| format!("leaks that the last scan did not find again, and that do not count: {count}"))
 }
 
 fn run(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
@@ -134,6 +142,7 @@ fn run(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
     ending.notes.extend(nothing.clone());
     ending.notes.extend(unchecked.then(|| String::from(UNCHECKED)));
     ending.failed = nothing.is_some() || unchecked;
+    ending.notes.extend(outdated(&mut show));
     let code = status(options, show.counted(), if ending.failed { failure::OURS } else { ran.end.code() });
     // The command has run and its exit code counts, report or no report.
     if let Err(error) = show.end(ending, code, Duration::from_secs_f64(ran.usage.wall_s), output) {

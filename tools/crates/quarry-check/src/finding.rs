@@ -104,6 +104,8 @@ pub struct Leaked {
     pub indirect_blocks: u64,
     /// The scan that found them last.
     pub scan: u32,
+    /// The index of the process that it was of.
+    pub process: Option<usize>,
     /// One of the blocks.
     pub example: u64,
     /// The function that made them, in a word.
@@ -383,6 +385,7 @@ impl Findings {
             indirect_bytes: leak.indirect_bytes,
             indirect_blocks: leak.indirect_blocks,
             scan: leak.scan,
+            process: source.process,
             example: leak.example,
             family: leak.family,
             pool: leak.pool,
@@ -437,6 +440,24 @@ impl Findings {
         }
         self.notes.push((pid, text));
         News::Note(self.notes.len() - 1)
+    }
+
+    /// Hide leaks that an earlier scan found and the last one of the process did not: they were freed, or are of another
+    /// kind by now. Returns how many.
+    pub fn forget_older_scans(&mut self) -> usize {
+        let mut count = 0;
+        for finding in self.all.iter_mut().filter(|finding| !finding.hidden && finding.word != "leak-growing")
+        {
+            let last = finding.leak().and_then(|leak| {
+                let scan = self.processes.get(leak.process?)?.scan.as_ref()?;
+                Some(scan).filter(|scan| scan.incomplete.is_none() && leak.scan < scan.number)
+            });
+            if last.is_some() {
+                finding.hidden = true;
+                count += usize::from(finding.suppressed.is_none());
+            }
+        }
+        count
     }
 
     /// What was asked for and is not suppressed.
@@ -592,6 +613,31 @@ mod tests {
         let findings = of(&[leak(8, 1), leak(16, 2)]);
         let leaked = findings.all[0].leak().unwrap();
         assert_eq!((findings.all.len(), leaked.bytes, leaked.scan, findings.all[0].count), (1, 16, 2, 1));
+    }
+
+    #[test]
+    fn what_the_last_scan_does_not_find_is_no_leak_any_more() {
+        let begin = |pid: u32| format!("{{\"begin\":{{\"version\":1,\"pid\":{pid}}}}}");
+        let leak = |kind: &str, pc: u32, scan: u32| {
+            format!(
+                "{{\"leak\":{{\"kind\":\"{kind}\",\"bytes\":8,\"blocks\":1,\"scan\":{scan},\"example\":\"0x1\",\
+                 \"stack\":[{{\"pc\":\"{pc:#x}\"}}]}}}}"
+            )
+        };
+        let scan = |number: u32, more: &str| format!("{{\"scan\":{{\"number\":{number}{more}}}}}");
+        let shown = |lines: &[String]| {
+            let mut findings = of(lines);
+            (findings.forget_older_scans(), findings.leaks().count())
+        };
+        let first = [begin(7), leak("leak-reachable", 5, 1), leak("leak-growing", 6, 1), scan(1, "")];
+        assert_eq!(shown(&first), (0, 2));
+        let second = [&first[..], &[leak("leak-definite", 5, 2), scan(2, "")]].concat();
+        assert_eq!(shown(&second), (1, 2));
+        let in_part = [&first[..], &[scan(2, ",\"incomplete\":\"time is up\"")]].concat();
+        assert_eq!(shown(&in_part), (0, 2));
+        // An exec begins to count anew.
+        let other = [&first[..], &[begin(7), leak("leak-definite", 5, 2), scan(2, "")]].concat();
+        assert_eq!(shown(&other), (0, 3));
     }
 
     #[test]

@@ -216,6 +216,7 @@ mod tests {
             indirect_bytes: 4096,
             indirect_blocks: 2,
             scan: 1,
+            process: None,
             example: 0,
             family: String::new(),
             pool: None,

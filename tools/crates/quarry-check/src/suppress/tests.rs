@@ -60,6 +60,7 @@ fn leak(word: &str) -> Finding {
         indirect_bytes: 0,
         indirect_blocks: 0,
         scan: 1,
+        process: None,
         example: 0,
         family: "malloc".into(),
         pool: None,
