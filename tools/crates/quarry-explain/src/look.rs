@@ -17,6 +17,8 @@ use crate::peek;
 
 /// Files that are named, of each kind.
 const NAMED: usize = 5;
+/// The key of the part that has the rest of them.
+pub const OTHERS: &str = "others";
 
 /// What one look found.
 pub struct Look {
@@ -176,7 +178,7 @@ fn largest(many: BTreeMap<&str, u64>, name: impl Fn(&str) -> String, cause: Caus
     let named = many.iter().take(NAMED);
     let mut parts: Vec<Part> =
         named.map(|(key, bytes)| Part::leaf(key, name(key), *bytes, cause, "smaps")).collect();
-    parts.push(Part::leaf("others", format!("{count} others"), rest, cause, "smaps"));
+    parts.push(Part::leaf(OTHERS, format!("{count} others"), rest, cause, "smaps"));
     parts
 }
 

@@ -5,7 +5,7 @@ use quarry_measure::units;
 
 use crate::chain::{Cause, Part};
 use crate::heaps::{Allocator, Heap};
-use crate::look::Look;
+use crate::look::{Look, OTHERS};
 use crate::runtime::Runtime;
 
 /// A change that is smaller than this part of all, or this many bytes, is none.
@@ -54,19 +54,7 @@ impl Growth {
     pub fn between(first: &Look, second: &Look) -> Self {
         let seconds = second.at.duration_since(first.at).as_secs_f64();
         let mut parts = Vec::new();
-        let before = first.chain.leaves();
-        let after = second.chain.leaves();
-        let of = |leaves: &[(String, &Part)], path: &str| {
-            leaves.iter().find(|leaf| leaf.0 == path).map_or(0, |leaf| leaf.1.bytes)
-        };
-        for (path, part) in &after {
-            parts.push((part.name.clone(), part.cause, difference(of(&before, path), part.bytes)));
-        }
-        for (path, part) in before.iter().filter(|(path, _)| of(&after, path) == 0) {
-            if !after.iter().any(|leaf| leaf.0 == *path) {
-                parts.push((part.name.clone(), part.cause, difference(part.bytes, 0)));
-            }
-        }
+        changes(Some(&first.chain), Some(&second.chain), &mut parts);
         parts.retain(|part| part.2 != 0);
         parts.sort_by_key(|part| std::cmp::Reverse(part.2.unsigned_abs()));
         Self { seconds, bytes: difference(first.chain.bytes, second.chain.bytes), parts }
@@ -80,6 +68,39 @@ impl Growth {
     /// More than chance, of a process of this size.
     pub fn is_growing(&self, resident: u64) -> bool {
         self.bytes > i64::try_from((resident / NOISE_PART).max(NOISE)).unwrap_or(i64::MAX)
+    }
+}
+
+/// What changed of a part, as finely as both looks divide it.
+fn changes(before: Option<&Part>, after: Option<&Part>, into: &mut Vec<(String, Cause, i64)>) {
+    fn find<'a>(parts: &'a [Part], key: &str) -> Option<&'a Part> {
+        parts.iter().find(|part| part.key == key)
+    }
+    let Some(part) = after.or(before) else { return };
+    if [before, after].into_iter().flatten().any(|part| part.parts.is_empty()) {
+        let bytes = |part: Option<&Part>| part.map_or(0, |part| part.bytes);
+        into.push((part.name.clone(), part.cause, difference(bytes(before), bytes(after))));
+        return;
+    }
+    let [before, after] =
+        [before, after].map(|part| part.map(|part| part.parts.as_slice()).unwrap_or_default());
+    // A part that only one look has by its name may be one of the others in the other look.
+    let others = find(after, OTHERS).or(find(before, OTHERS));
+    let is_other = |one: &&Part| {
+        let once = || find(before, &one.key).is_none() || find(after, &one.key).is_none();
+        others.is_some_and(|others| {
+            one.key == OTHERS || one.parts.is_empty() && one.cause == others.cause && once()
+        })
+    };
+    for one in after.iter().filter(|one| !is_other(one)) {
+        changes(find(before, &one.key), Some(one), into);
+    }
+    for one in before.iter().filter(|one| !is_other(one) && find(after, &one.key).is_none()) {
+        changes(Some(one), None, into);
+    }
+    if let Some(others) = others {
+        let sum = |parts: &[Part]| parts.iter().filter(is_other).map(|part| part.bytes).sum::<u64>();
+        into.push((others.name.clone(), others.cause, difference(sum(before), sum(after))));
     }
 }
 
@@ -495,6 +516,47 @@ mod tests {
     fn what_is_in_swap_was_not_given_back() {
         assert!(given_back(11 << 30, 1 << 30, 0).is_some());
         assert_eq!(given_back(11 << 30, 1 << 30, 10 << 30), None);
+    }
+
+    fn changed(before: &Part, after: &Part) -> Vec<(String, Cause, i64)> {
+        let mut parts = Vec::new();
+        changes(Some(before), Some(after), &mut parts);
+        parts.retain(|part| part.2 != 0);
+        parts
+    }
+
+    fn whole(parts: Vec<Part>) -> Part {
+        let bytes = parts.iter().map(|part| part.bytes).sum();
+        Part::leaf("whole", "whole", bytes, Cause::Unknown, "test").with(parts, "rest")
+    }
+
+    #[test]
+    fn what_is_divided_otherwise_is_compared_as_a_whole() {
+        let live = |key: &str, bytes| Part::leaf(key, key, bytes, Cause::Live, "test");
+        let one = live("live", 100);
+        let two = live("live", 101).with(vec![live("blocks", 100), live("mapped", 1)], "rest");
+        let name = || String::from("live");
+        assert_eq!(changed(&whole(vec![one.clone()]), &whole(vec![two.clone()])), [(name(), Cause::Live, 1)]);
+        assert_eq!(changed(&whole(vec![two.clone()]), &whole(vec![one])), [(name(), Cause::Live, -1)]);
+        // What only one of them has is told by its parts.
+        let stacks = Part::leaf("stacks", "stacks", 5, Cause::Stacks, "test");
+        let grown = changed(&whole(vec![stacks.clone()]), &whole(vec![stacks, two]));
+        assert_eq!(
+            grown.iter().map(|part| (&*part.0, part.2)).collect::<Vec<_>>(),
+            [("blocks", 100), ("mapped", 1)]
+        );
+    }
+
+    #[test]
+    fn a_file_that_gets_a_name_is_none_that_grows_by_all_of_it() {
+        let file = |key: &str, bytes| Part::leaf(key, key, bytes, Cause::Files, "test");
+        let before = whole(vec![file("a", 100), file("b", 50), file(OTHERS, 49)]);
+        let after = whole(vec![file("a", 100), file("c", 51), file(OTHERS, 50)]);
+        assert_eq!(changed(&before, &after), [(String::from(OTHERS), Cause::Files, 2)]);
+        // Where all have names, one that is new is new.
+        let after = whole(vec![file("a", 100), file("c", 51)]);
+        let grown = changed(&whole(vec![file("a", 100)]), &after);
+        assert_eq!(grown, [(String::from("c"), Cause::Files, 51)]);
     }
 
     #[test]
