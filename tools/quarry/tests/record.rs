@@ -235,6 +235,19 @@ fn what_recording_costs_is_measured_in_turns() {
 }
 
 #[test]
+fn a_signal_for_the_recorded_command_stops_no_measurement() {
+    let Some(bench) = bench() else { return };
+    let once = bench.path("once");
+    let script = format!(
+        "[ -e {0} ] && exit 3; touch {0}; trap got=1 USR1; kill -USR1 $PPID; while [ -z \"$got\" ]; do sleep 0.05; done; exit 3",
+        text(&once)
+    );
+    let ended =
+        run(&bench, &["--json", "--summary", "-", "--measure=2", "--", "sh", "-c", &script]).expect(3);
+    assert_eq!(ended.json()["slowdown"]["rounds"], 2, "{}", ended.stdout);
+}
+
+#[test]
 fn signals_are_the_commands_to_handle() {
     let Some(bench) = bench() else { return };
     for signal in ["TERM", "INT", "HUP", "USR1"] {

@@ -76,6 +76,8 @@ impl Drop for Forwarding {
             sys::restore_signal(*signal, old);
         }
         sys::set_signal_target(0);
+        // They were for the program that has run, and for no later one.
+        sys::forget_signals();
     }
 }
 

@@ -399,6 +399,12 @@ pub fn signal_seen() -> i32 {
     SEEN.load(Ordering::Relaxed)
 }
 
+/// As if none had been handled.
+pub fn forget_signals() {
+    SEEN.store(0, Ordering::Relaxed);
+    PENDING.store(0, Ordering::SeqCst);
+}
+
 // The file that is to go with us. Never freed once it was here, since a handler may just be reading it.
 static DOOMED: AtomicPtr<libc::c_char> = AtomicPtr::new(std::ptr::null_mut());
 
