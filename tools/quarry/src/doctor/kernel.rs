@@ -5,7 +5,7 @@ use std::fs;
 
 use quarry_measure::machine::Machine;
 use quarry_measure::units;
-use quarry_proc::cgroup::Memory;
+use quarry_proc::cgroup::{Cgroup, Memory};
 use quarry_proc::{Overcommit, Process, Root};
 
 use super::finding::Finding;
@@ -32,8 +32,10 @@ pub struct Seen {
     perf_event_paranoid: Option<i32>,
     /// Capabilities of this tool.
     capabilities: u64,
-    /// `None`: no control group limits memory.
+    /// What the control group says of memory; `None`: it does not count memory, or cannot be seen.
     cgroup: Option<Memory>,
+    /// Is there a control group that cannot be seen, or is not known whether there is one?
+    cgroup_hidden: bool,
     /// The limit of address space in bytes; `None`: unlimited.
     address_space: Option<u64>,
 }
@@ -48,6 +50,9 @@ impl Seen {
         let own = fs::read_to_string(root.path().join("self/status")).unwrap_or_default();
         let effective = own.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let limits = process.limits().unwrap_or_default();
+        let cgroup = process.cgroup();
+        let is_seen = |group: &Option<Cgroup>| group.as_ref().is_none_or(|group| group.memory.is_some());
+        let cgroup_hidden = !cgroup.as_ref().is_ok_and(is_seen);
         Self {
             huge_pages: Machine::read().transparent_huge_pages,
             overcommit: root.overcommit(),
@@ -62,7 +67,8 @@ impl Seen {
             perf_event_paranoid: setting("kernel/perf_event_paranoid")
                 .and_then(|level| i32::try_from(level).ok()),
             capabilities: effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0),
-            cgroup: process.cgroup().ok().flatten().and_then(|cgroup| cgroup.memory),
+            cgroup: cgroup.ok().flatten().and_then(|cgroup| cgroup.memory),
+            cgroup_hidden,
             address_space: limits.get("Max address space").and_then(|limit| limit.soft),
         }
     }
@@ -166,9 +172,17 @@ impl Seen {
 
     fn limited(&self) -> Finding {
         let name = "control group";
-        let limit = self.cgroup.as_ref().and_then(|memory| memory.tightest.as_ref().zip(memory.room));
-        let Some((limit, room)) = limit else { return Finding::ok(name, "no limit of memory") };
+        if self.cgroup_hidden {
+            return Finding::ok(name, "its limit of memory is not known: its files cannot be seen from here");
+        }
+        let memory = self.cgroup.as_ref();
+        let Some(limit) = memory.and_then(|memory| memory.tightest.as_ref()) else {
+            return Finding::ok(name, "no limit of memory");
+        };
         let size = |bytes: u64| units::bytes(bytes as f64);
+        let Some(room) = memory.and_then(|memory| memory.room) else {
+            return Finding::ok(name, format!("at most {}, what is left is not known", size(limit.bytes)));
+        };
         let value = format!("at most {}, {} left", size(limit.bytes), size(room));
         if room < limit.bytes / 16 {
             let next = "At the limit the kernel ends a process of the group. See what fills it: quarry explain -p PID. Or raise memory.max.";
@@ -243,6 +257,14 @@ mod tests {
             assert_eq!(level(&Seen { cgroup, ..Seen::default() }, "control group"), expected);
         }
         assert_eq!(level(&Seen::default(), "control group"), Ok);
+        let value = |seen: Seen| seen.limited().value;
+        assert_eq!(value(Seen::default()), "no limit of memory");
+        let hidden = value(Seen { cgroup_hidden: true, ..Seen::default() });
+        assert!(hidden.contains("not known"), "{hidden}");
+        let tightest = Some(Limit { bytes: 100, used: None, folder: "/g".into() });
+        let unused =
+            value(Seen { cgroup: Some(Memory { tightest, ..Memory::default() }), ..Seen::default() });
+        assert!(unused.starts_with("at most 100 B, "), "{unused}");
         assert_eq!(level(&Seen { address_space: Some(1 << 30), ..Seen::default() }, "address space"), Note);
     }
 }
