@@ -10,6 +10,7 @@ use quarry_measure::rng::Rng;
 use super::launch::{Launcher, Malloc};
 use super::runs::Run;
 use super::samples::{Record, Round};
+use super::sums::SYSTEM;
 
 /// Who is next.
 #[derive(Debug, Clone, Copy)]
@@ -125,16 +126,45 @@ impl<'a> Session<'a> {
 
     /// Who printed something else than most, the first time, or than before is out.
     fn compare_output(&mut self, run: &Run, samples: &mut Round) {
-        let mut votes: IndexMap<&Option<String>, usize> = IndexMap::new();
-        samples.values().for_each(|sample| *votes.entry(&sample.output).or_default() += 1);
-        let most = votes.values().copied().max().unwrap_or(0);
-        let Some(first) = votes.into_iter().find(|(_, count)| *count == most) else { return };
-        let wanted = self.printed.entry(run.name.clone()).or_insert_with(|| first.0.clone()).clone();
+        let Some(most) = printed_by_most(samples) else { return };
+        let wanted = self.printed.entry(run.name.clone()).or_insert_with(|| most.clone()).clone();
         let others = samples.iter().filter(|(_, sample)| sample.output != wanted);
         for name in others.map(|(name, _)| name.clone()).collect::<Vec<String>>() {
             samples.shift_remove(&name);
             let why = format!("{}: printed something else than under others", run.name);
             self.fault(run, &name, why);
         }
+    }
+}
+
+/// What most of them printed. Of as many on two sides the system's malloc is right: the programs were made on it.
+fn printed_by_most(samples: &Round) -> Option<&Option<String>> {
+    let mut votes: IndexMap<&Option<String>, usize> = IndexMap::new();
+    samples.values().for_each(|sample| *votes.entry(&sample.output).or_default() += 1);
+    let most = votes.values().copied().max()?;
+    votes.retain(|_, count| *count == most);
+    let system = samples.get(SYSTEM).map(|sample| &sample.output).filter(|output| votes.contains_key(output));
+    system.or_else(|| votes.into_keys().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::Sample;
+    use super::*;
+
+    #[test]
+    fn the_systems_malloc_is_right_in_a_draw() {
+        let most = |printed: &[(&str, &str)]| {
+            let sample = |output: &str| Sample { output: Some(output.to_owned()), ..Sample::default() };
+            let samples: Round =
+                printed.iter().map(|(name, output)| (String::from(*name), sample(output))).collect();
+            printed_by_most(&samples).cloned().flatten().unwrap_or_default()
+        };
+        for order in [[("sys", "a"), ("je", "b")], [("je", "b"), ("sys", "a")]] {
+            assert_eq!(most(&order), "a");
+        }
+        assert_eq!(most(&[("sys", "a"), ("je", "b"), ("mi", "b")]), "b");
+        assert_eq!(most(&[("sys", "a"), ("je", "b"), ("mi", "b"), ("tc", "c"), ("tbb", "c")]), "b");
+        assert_eq!(printed_by_most(&Round::new()), None);
     }
 }
