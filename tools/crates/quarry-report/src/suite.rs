@@ -349,7 +349,7 @@ pub fn apart(files: &[(String, Visits)], mallocs: &[String]) -> String {
             .collect();
         for (at, (name, visits)) in files.iter().enumerate() {
             let rounds = visits.values().map(Vec::len).filter(|count| *count > 0).min().unwrap_or(0);
-            let title = format!("{}, {name}: {rounds} rounds", measure.short);
+            let title = format!("{}, {name}: {}", measure.short, crate::units::of(rounds as u64, "round"));
             table.rows.push(std::iter::once(title).chain(cells_of(&plain[at].0, &plain[at].1)).collect());
         }
         for (at, (name, _)) in files.iter().enumerate() {
@@ -364,9 +364,17 @@ pub fn apart(files: &[(String, Visits)], mallocs: &[String]) -> String {
             .iter()
             .flat_map(|(short, intervals)| disagreeing(intervals, mallocs, &format!("{short}{how}")))
             .collect();
-        match found.is_empty() {
-            true => lines.push(format!("the files agree{how}: all intervals of a mean have a common part")),
-            false => lines.extend(found),
+        // A mean that has an interval in one file alone is compared with nothing.
+        let compared = said.iter().any(|(_, files)| {
+            let known = |place: usize| files.iter().filter(|intervals| intervals[place].is_some()).count();
+            (0..mallocs.len()).any(|place| known(place) > 1)
+        });
+        match (found.is_empty(), compared) {
+            (true, true) => {
+                lines.push(format!("the files agree{how}: all intervals of a mean have a common part"));
+            }
+            (true, false) => lines.push(format!("too few rounds to tell whether the files agree{how}")),
+            (false, _) => lines.extend(found),
         }
     }
     let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();

@@ -92,15 +92,15 @@ fn who_is_ahead_beyond_noise_is_said() {
 
 #[test]
 fn files_agree_or_do_not() {
-    let of = |figure: f64| {
+    let of = |count: u32, figure: f64| {
         let rounds: Vec<[(&str, f64); 2]> =
-            (0..3).map(|i| [("quarry", figure + f64::from(i) / 100.0), ("x", 1.0)]).collect();
+            (0..count).map(|i| [("quarry", figure + f64::from(i) / 100.0), ("x", 1.0)]).collect();
         let rounds: Vec<&[(&str, f64)]> = rounds.iter().map(|round| &round[..]).collect();
         visits(&[("a", &rounds)])
     };
     let mallocs = ["quarry", "x", "y"].map(str::to_owned);
     let files =
-        [("one", 1.0), ("two", 1.01), ("three", 2.0)].map(|(name, figure)| (name.to_owned(), of(figure)));
+        [("one", 1.0), ("two", 1.01), ("three", 2.0)].map(|(name, figure)| (name.to_owned(), of(3, figure)));
     let two = apart(&files[..2], &mallocs);
     has(&two, "| time, one: 3 rounds | 1.010 (1.000–1.020) | 1.000 (1.000–1.000) | – |");
     has(&two, &format!("| time, one, {NAMED} | 1.010 (1.000–1.020) | 1.000 (1.000–1.000) | – |"));
@@ -110,6 +110,14 @@ fn files_agree_or_do_not() {
     assert_eq!(all.matches("the files differ: quarry: ").count(), 4, "{all}");
     has(&all, "the files differ: quarry: time: 1.000–1.020, ");
     assert!(!all.contains("differ: x"), "{all}");
+    // Of one or two rounds no mean has an interval, and one interval alone is compared with nothing.
+    for (counts, told) in [([1, 1], false), ([3, 2], false), ([3, 3], true)] {
+        let files = [("one", counts[0], 1.0), ("two", counts[1], 1.5)];
+        let text = apart(&files.map(|(name, count, figure)| (name.to_owned(), of(count, figure))), &mallocs);
+        assert_eq!(text.contains("too few rounds to tell whether the files agree\n"), !told, "{text}");
+        assert_eq!(text.contains("the files differ: "), told, "{text}");
+        assert!(!text.contains("have a common part"), "{text}");
+    }
 }
 
 #[test]
