@@ -214,31 +214,40 @@ impl Shown<'_> {
         Some(table)
     }
 
-    /// Of each run who is ahead of us beyond noise, and at how many nobody is. Nothing with too few rounds.
+    /// Of each run who is ahead of us beyond noise, and at how many nobody is. A run is left out if it has too few
+    /// rounds, or no figure of ours or of any peer. Nothing where that is all of them.
     pub fn ahead_table(&self) -> Option<(Table, String)> {
         let head = [&format!("ahead of {OURS} beyond noise"), TIME.short, PEAK.short].map(str::to_owned);
         let mut table = Table { head: head.to_vec(), rows: Vec::new() };
         let figures = [self.figures(&TIME), self.figures(&PEAK)];
         let views = figures.each_ref().map(Figures::view);
-        let runs = views[0].runs.len();
-        let (mut first, mut both) = ([0; 2], 0);
-        for run in 0..runs {
-            let mut row = vec![views[0].runs[run].0.to_owned()];
-            let mut nobody = [false; 2];
-            for (at, view) in views.iter().enumerate() {
-                let found = view.ahead(run)?;
-                nobody[at] = found.is_empty();
-                first[at] += usize::from(nobody[at]);
+        let (mut first, mut both, mut left_out) = ([0; 2], 0, Vec::new());
+        for (run, (name, _)) in views[0].runs.iter().enumerate() {
+            let [Some(time), Some(peak)] = views.each_ref().map(|view| view.ahead(run)) else {
+                left_out.push(*name);
+                continue;
+            };
+            let mut row = vec![(*name).to_owned()];
+            for (count, found) in first.iter_mut().zip([&time, &peak]) {
+                *count += usize::from(found.is_empty());
                 let named: Vec<String> =
                     found.iter().map(|(name, ratio)| format!("{name} {ratio:.3}")).collect();
                 row.push(if named.is_empty() { String::from("nobody") } else { named.join(", ") });
             }
-            both += usize::from(nobody == [true; 2]);
+            both += usize::from(time.is_empty() && peak.is_empty());
             table.rows.push(row);
         }
-        let counts = first.map(|count| format!("{count} of {runs}"));
+        let told = table.rows.len();
+        if told == 0 {
+            return None;
+        }
+        let counts = first.map(|count| format!("{count} of {told}"));
         table.rows.push(std::iter::once(String::from("nobody at")).chain(counts).collect());
-        Some((table, format!("first or within noise of the first in both: {both} of {runs}")))
+        let mut sum = format!("first or within noise of the first in both: {both} of {told}");
+        if !left_out.is_empty() {
+            sum += &format!("; left out, with too few rounds or figures: {}", left_out.join(", "));
+        }
+        Some((table, sum))
     }
 
     fn ahead_text(&self) -> Option<String> {

@@ -90,6 +90,21 @@ fn who_is_ahead_beyond_noise_is_said() {
     assert!(!text.contains("held out"), "{text}");
 }
 
+/// A run that ours or all peers failed has no say, and does not take it from the others.
+#[test]
+fn a_run_without_figures_is_left_out_of_who_is_ahead() {
+    let runs = visits(&[
+        ("a", &[&[("quarry", 1.01), ("x", 1.0)][..]; 8]),
+        ("b", &[&[("x", 1.0)][..]; 8]),
+        ("c", &[&[("quarry", 1.0)][..]; 8]),
+        ("d", &[&[("quarry", 1.0), ("x", 1.0)][..]; 3]),
+    ]);
+    let record = record(&["quarry", "x"], runs);
+    let text = Shown { record: &record, written: &[], held_out: &[], targets: None }.text();
+    has(&text, "| a | x 1.010 | x 1.010 |\n| nobody at | 0 of 1 | 0 of 1 |\n");
+    has(&text, "in both: 0 of 1; left out, with too few rounds or figures: b, c, d\n");
+}
+
 #[test]
 fn files_agree_or_do_not() {
     let of = |count: u32, figure: f64| {
