@@ -66,9 +66,9 @@ pub struct Glibc {
     pub main_top: u64,
     /// Heads of blocks, and records.
     pub metadata: u64,
-    /// What could not be understood, or changed each time that it was read.
+    /// What could not be understood, changed each time that it was read, or has its heads in swap.
     pub unread: u64,
-    /// Bytes that were read again, since they had changed meanwhile.
+    /// Bytes that were read again, since they had changed meanwhile, or a page was in swap.
     pub again: u64,
     /// All of these lie here.
     pub spans: Vec<(u64, u64)>,

@@ -58,7 +58,7 @@ pub struct Heap {
     pub untouched: u64,
     /// Seconds since the numbers were written; Quarry.
     pub age: Option<f64>,
-    /// Bytes that were read again, since they had changed while they were read; glibc.
+    /// Bytes that were read again, since they had changed while they were read, or a page was in swap; glibc.
     pub again: u64,
     /// Bytes that changed each time they were read, or of which a page is in swap; glibc.
     pub unread: u64,

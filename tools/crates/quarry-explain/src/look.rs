@@ -93,11 +93,12 @@ pub fn look(process: &Process, stop: bool) -> Result<Look, ProcError> {
     Ok(Look { at, chain, heaps, gaps, stopped, space })
 }
 
-/// That a heap changed too fast.
+/// That a heap changed too fast, or is in swap.
 fn unread(heap: &Heap) -> Option<String> {
     (heap.unread as f64 > UNREAD * heap.part.bytes as f64).then(|| {
         format!(
-            "{} of {}'s heap could not be read: it changed meanwhile; look again, or with --stop, which holds the process for the look",
+            "{} of {}'s heap could not be read: it changed meanwhile, or is in swap in part; look again, or with --stop, \
+             which holds the process for the look",
             units::bytes(heap.unread as f64),
             heap.allocator.name()
         )

@@ -387,7 +387,8 @@ fn remedies_for(cause: Cause, look: &Look) -> Vec<Remedy> {
         Cause::OpaqueHeap if look.stopped.is_none() && look.heaps.iter().any(|heap| heap.unread > 0) => {
             vec![remedy(
                 "look again, or hold the process for the look: quarry explain -p PID --stop",
-                "its heap changed while it was read; one that stands still can be read",
+                "its heap changed while it was read, or is in swap in part; one that stands still and is in memory can be \
+                 read",
                 None,
             )]
         }

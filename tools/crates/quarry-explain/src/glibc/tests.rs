@@ -364,6 +364,16 @@ fn what_never_makes_sense_is_left_out_alone() {
     }
 }
 
+/// The process stands still, and asking again changes nothing.
+#[test]
+fn what_is_in_swap_looks_like_what_changes() {
+    let mut working = Working::new(START, 0);
+    working.fake.resident[1000] = false;
+    let found = working.read();
+    assert!(found.again > 0 && found.unread > 0, "{found:?}");
+    assert_eq!(found.resident(), (MANY as u64 - 1) * 4096);
+}
+
 #[test]
 fn pages_that_were_touched_meanwhile_are_read() {
     let still = Working::new(START, 0).read();

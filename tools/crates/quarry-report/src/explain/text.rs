@@ -141,12 +141,7 @@ pub fn beside(look: &Look, machine: Option<Pressure>, exact: bool) -> Vec<String
             ));
         }
         if heap.again > 0 {
-            lines.push(format!(
-                "{}'s heap changed while it was read: {} were read again, and {} stayed unknown",
-                heap.allocator.name(),
-                number(heap.again, exact),
-                number(heap.unread, exact)
-            ));
+            lines.push(read_again(heap.allocator.name(), heap.again, heap.unread, exact));
         }
         if let Some(age) = heap.age {
             lines.push(format!("{}'s own numbers are {} old", heap.allocator.name(), units::seconds(age)));
@@ -164,6 +159,16 @@ pub fn beside(look: &Look, machine: Option<Pressure>, exact: bool) -> Vec<String
         lines.push(format!("the machine waited for memory: {}", waits(pressure)));
     }
     lines
+}
+
+/// That a heap could not be read at once. A page in swap is not read at all, and looks the same.
+fn read_again(allocator: &str, again: u64, unread: u64, exact: bool) -> String {
+    format!(
+        "{allocator}'s heap changed while it was read, or is in swap in part: {} were read again, and {} stayed \
+         unknown",
+        number(again, exact),
+        number(unread, exact)
+    )
 }
 
 /// The columns of top, and what they are: by their names most people expect something else.
@@ -253,6 +258,15 @@ mod tests {
         let line = |version| group(version, &memory, false);
         assert_eq!(line(Version::V2), "its control group: has no limit, is slowed down from 50.0 MiB on");
         assert_eq!(line(Version::V1), "its control group: has no limit, has a soft limit of 50.0 MiB");
+    }
+
+    #[test]
+    fn what_was_read_again_may_be_in_swap() {
+        let line = read_again("glibc", 3 << 20, 4096, false);
+        assert!(
+            line.contains("or is in swap in part: 3.00 MiB were read again, and 4.00 KiB stayed unknown"),
+            "{line}"
+        );
     }
 
     #[test]
