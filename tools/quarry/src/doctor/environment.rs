@@ -116,7 +116,7 @@ fn preloaded(value: &str, has_malloc: &dyn Fn(&Path) -> Option<bool>) -> Finding
         if file.components().count() > 1 {
             has_malloc(file)
         } else {
-            Some(is_ours(file) || mallocs::of_file(&base(file)).is_some())
+            Some(mallocs::of_file(&base(file)).is_some())
         }
     };
     if let Some(missing) = files.iter().find(|file| known(file).is_none()) {
@@ -130,8 +130,9 @@ fn preloaded(value: &str, has_malloc: &dyn Fn(&Path) -> Option<bool>) -> Finding
             Finding::note(name, value, next)
         };
     }
-    let mallocs: Vec<&Path> =
-        files.into_iter().filter(|file| is_ours(file) || known(file) == Some(true)).collect();
+    // The recorder has a malloc, which hands each call on to the next.
+    let serves = |file: &&Path| known(file) == Some(true) && !base(file).starts_with("libquarry-record");
+    let mallocs: Vec<&Path> = files.into_iter().filter(serves).collect();
     let Some(first) = mallocs.first() else { return Finding::ok(name, value) };
     let has_ours = mallocs.iter().any(|file| is_ours(file));
     if is_ours(first) {
@@ -156,18 +157,22 @@ mod tests {
     use super::super::finding::Level::{self, Note, Ok, Problem};
     use super::*;
 
-    fn level(pairs: &[(&str, &str)], name: &str) -> Level {
+    fn finding(pairs: &[(&str, &str)], name: &str) -> Finding {
         let variables: Variables = pairs.iter().map(|(name, value)| (name.into(), value.into())).collect();
         let libraries = |file: &Path| match file.to_str() {
-            Some("/l/libjemalloc.so.2" | "/l/libquarry-malloc.so") => Some(true),
-            Some("/l/libfine.so") => Some(false),
+            Some("/l/libjemalloc.so.2" | "/l/libquarry-malloc.so" | "/l/libquarry-record.so") => Some(true),
+            Some("/l/libfine.so" | "/l/libquarry.so") => Some(false),
             _ => None,
         };
         let all = findings(&variables, &libraries);
         let found =
             all.iter().find(|finding| finding.name == name).unwrap_or_else(|| panic!("no {name} in {all:?}"));
         assert_eq!(found.next.is_empty(), found.level == Ok, "{found:?}");
-        found.level
+        found.clone()
+    }
+
+    fn level(pairs: &[(&str, &str)], name: &str) -> Level {
+        finding(pairs, name).level
     }
 
     #[test]
@@ -182,8 +187,22 @@ mod tests {
             ("/l/libfine.so:/l/libjemalloc.so.2:libquarry-malloc.so", Problem),
             ("/none/libfine.so", Note),
             ("/none/libquarry-malloc.so", Problem),
+            ("/l/libquarry-record.so", Ok),
+            ("/l/libquarry-record.so:/l/libquarry-malloc.so", Ok),
+            ("/l/libquarry-record.so:/l/libjemalloc.so.2:/l/libquarry-malloc.so", Problem),
         ] {
             assert_eq!(level(&[("LD_PRELOAD", value)], "LD_PRELOAD"), expected, "{value}");
+        }
+    }
+
+    /// The recorder and the pools stand before the malloc that serves.
+    #[test]
+    fn not_all_of_ours_serve_malloc() {
+        for first in ["/l/libquarry-record.so", "libquarry-record.so.0", "/l/libquarry.so", "libquarry.so.0"]
+        {
+            let found = finding(&[("LD_PRELOAD", &format!("{first}:/l/libjemalloc.so.2"))], "LD_PRELOAD");
+            assert_eq!(found.level, Note, "{found:?}");
+            assert!(found.next.starts_with("Programs run on libjemalloc.so.2."), "{found:?}");
         }
     }
 
