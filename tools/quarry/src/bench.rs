@@ -174,7 +174,8 @@ pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
     }
     let reports = options.reports.all(Place::Stdout)?;
     let result = options.dir.as_ref().map(|dir| dir.join(RESULT));
-    inputs::spare(&options.baseline, options.reports.files().iter().cloned().chain(result))?;
+    let inputs = options.from.iter().chain(&options.baseline);
+    inputs::spare(inputs, options.reports.files().iter().chain(&result))?;
     output.expect_all(&reports)?;
     let before = options.baseline.as_deref().map(read).transpose()?;
     if let Some(dir) = &options.dir {

@@ -36,6 +36,7 @@ pub fn main(options: &CheckOptions, output: &Output) -> anyhow::Result<i32> {
     if let Some(why) = options.counts_nothing() {
         return Err(failure::usage(why));
     }
+    crate::inputs::spare(options.files.iter().chain(&options.suppressions), options.reports.files())?;
     match options.pid {
         Some(pid) => demand(options, pid, output),
         None if options.command.is_empty() => read(options, output),

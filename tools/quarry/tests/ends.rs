@@ -128,6 +128,10 @@ fn what_is_read_is_not_written_over() {
         &["compare", "--input", file, "-o", file, "--", "true"],
         &["bench", "--baseline", file, "--dir", dir, "list"],
         &["bench", "--baseline", file, "-o", file, "list"],
+        &["bench", "--from", file, "--dir", dir],
+        &["bench", "--from", file, "-o", file],
+        &["check", file, "-o", file],
+        &["check", "--suppressions", file, "-o", file, "--", "true"],
     ] {
         bench.run(args).expect(2).says("name another file");
         assert_eq!(fs::read_to_string(file).unwrap(), "read me", "{args:?}");
