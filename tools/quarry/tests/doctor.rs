@@ -79,6 +79,22 @@ fn variables_that_conflict_are_named() {
     assert!(unknown.stdout.contains("There is no option purge_dealy"), "{}", unknown.stdout);
 }
 
+/// The words of a process are its own, and may be an attack on the terminal of the user who looks at it.
+#[test]
+fn words_of_a_process_move_no_cursor_and_make_no_lines() {
+    let Some(bench) = Bench::new() else { return };
+    // It reads its input, and never comes to the second file.
+    let mut cat = Command::new("cat");
+    cat.args(["-", "a\x1b[2Jb\n0 problems, 0 notes."]).env("MALLOC_\x1b[2JX", "\x1b[31m");
+    let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
+    let ended = bench.run(&["doctor", "-p", &cat.id().to_string()]);
+    cat.kill().and_then(|()| cat.wait()).unwrap();
+    let said = ended.expect(0).stdout;
+    assert!(!said.contains('\x1b') && !said.contains("\n0 problems, 0 notes."), "{said:?}");
+    assert!(said.contains("cat - a\\u{1b}[2Jb\\n0 problems, 0 notes.\n"), "{said:?}");
+    assert!(said.contains("  MALLOC_\\u{1b}[2JX ") && said.contains(" \\u{1b}[31m\n"), "{said:?}");
+}
+
 /// Which malloc a process has is not known to every user, nor by the order of its addresses.
 #[test]
 fn the_malloc_of_a_process_is_said_if_it_is_known() {

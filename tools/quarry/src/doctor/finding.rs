@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What was found, and how it is shown.
 
+use quarry_proc::shown;
 use quarry_report::fit::wrapped;
 use quarry_report::style::Style;
 use serde_json::{Value, json};
@@ -97,16 +98,17 @@ impl Diagnosis {
     /// For people.
     pub fn text(&self, style: Style) -> String {
         let width = style.width.map_or(WIDTH, usize::from);
-        let names = self.groups.iter().flat_map(|group| &group.findings).map(|finding| finding.name.len());
-        let column = names.max().unwrap_or(0);
+        // Words of a process, names of its variables and of files may have anything in them.
+        let findings = self.groups.iter().flat_map(|group| &group.findings);
+        let column = findings.map(|finding| shown(&finding.name).chars().count()).max().unwrap_or(0);
         let mut text = String::new();
         for group in &self.groups {
             text += &format!("{}\n", style.bold(group.name));
             for finding in &group.findings {
                 let level = finding.level.styled(style);
-                text += &format!("  {level}  {:column$}  {}\n", finding.name, finding.value);
+                text += &format!("  {level}  {:column$}  {}\n", shown(&finding.name), shown(&finding.value));
                 if !finding.next.is_empty() {
-                    text += &(wrapped(&finding.next, width, "           ", "           ") + "\n");
+                    text += &(wrapped(&shown(&finding.next), width, "           ", "           ") + "\n");
                 }
             }
             text += "\n";

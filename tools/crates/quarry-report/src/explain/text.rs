@@ -210,7 +210,8 @@ fn group(version: Version, memory: &Memory, exact: bool) -> String {
             let used = limit.used.filter(|_| limit.folder != memory.folder);
             let used =
                 used.map_or_else(String::new, |used| format!(", of which {} are used", number(used, exact)));
-            format!("may have {}{used} ({})", number(limit.bytes, exact), limit.folder.display())
+            let folder = shown(&limit.folder.display().to_string());
+            format!("may have {}{used} ({folder})", number(limit.bytes, exact))
         }
         None => String::from("has no limit"),
     });
@@ -243,6 +244,8 @@ fn waits(pressure: Pressure) -> String {
 
 #[cfg(test)]
 mod tests {
+    use quarry_proc::cgroup::Limit;
+
     use super::*;
 
     #[test]
@@ -250,6 +253,14 @@ mod tests {
         let memory = Memory { current: Some(40 << 20), peak: Some(60 << 20), ..Memory::default() };
         let line = group(Version::V2, &memory, false);
         assert_eq!(line, "its control group: uses 40.0 MiB, used 60.0 MiB at its peak, has no limit");
+    }
+
+    /// A user may have named it.
+    #[test]
+    fn the_name_of_a_control_group_moves_no_cursor() {
+        let tightest = Some(Limit { bytes: 1 << 20, used: None, folder: "/g\x1b[2J".into() });
+        let line = group(Version::V2, &Memory { tightest, ..Memory::default() }, false);
+        assert_eq!(line, "its control group: may have 1.00 MiB (/g\\u{1b}[2J)");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::units;
 use quarry_proc::classify::Kind;
 use quarry_proc::counters::Field;
-use quarry_proc::{Origin, Space};
+use quarry_proc::{Origin, Space, shown};
 
 use super::view::{View, mapping_name};
 
@@ -141,7 +141,8 @@ fn group(space: &Space) -> Option<String> {
     let memory = space.cgroup.as_ref()?.memory.as_ref()?;
     let limit = memory.tightest.as_ref()?;
     let used = limit.used.map_or_else(String::new, |used| format!(", of which {} are used", size(used)));
-    Some(format!("its control group may have {}{used} ({})", size(limit.bytes), limit.folder.display()))
+    let folder = shown(&limit.folder.display().to_string());
+    Some(format!("its control group may have {}{used} ({folder})", size(limit.bytes)))
 }
 
 /// What is not known, and why.
