@@ -317,6 +317,29 @@ fn a_copy_is_as_good() {
     assert!(cut.stdout.contains("private anonymous"));
 }
 
+/// What top calls SWAP. Shared memory in swap is in the column alone.
+#[test]
+fn swap_is_what_the_kernel_counts_for_the_process() {
+    let Some(bench) = Bench::new() else { return };
+    let folder = bench.path("saved");
+    fs::create_dir(&folder).unwrap();
+    let smaps = folder.join("smaps");
+    let mapping = |line: &str, swap: u64| format!("{line}\nRss: 4 kB\nSwap: {swap} kB\n");
+    let heap = mapping("10000-20000 rw-p 00000000 00:00 0 [heap]", 8);
+    let shared = mapping("30000-40000 rw-s 00000000 00:01 9 /dev/zero (deleted)", 16);
+    fs::write(&smaps, heap + &shared).unwrap();
+    fs::write(folder.join("status"), "Name:\tx\nVmSwap:\t8 kB\n").unwrap();
+    for (what, head, remark) in [
+        (&folder, "SWAP 8.00 KiB\n", "8.00 KiB are in swap (VmSwap):"),
+        (&smaps, "SWAP 24.0 KiB\n", "24.0 KiB are in swap (smaps, with shared memory):"),
+    ] {
+        let said = bench.run(&["map", text(what)]).expect(0).stdout;
+        assert!(said.contains(head) && said.contains(remark), "{said}");
+    }
+    let map = bench.run(&["map", "--json", text(&folder)]).expect(0).json();
+    assert_eq!((&map["top"]["swap"], &map["total"]["swap"]), (&(8 << 10).into(), &(24 << 10).into()));
+}
+
 #[test]
 fn what_people_see() {
     let Some(subject) = Subject::new() else { return };

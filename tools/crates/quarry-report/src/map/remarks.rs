@@ -23,9 +23,9 @@ pub fn remarks(view: &View) -> Vec<String> {
     let mut remarks = Vec::new();
     let counters = &view.total.counters;
     match swap(space, counters.get(Field::Swap)) {
-        Some(0) => {}
-        Some(bytes) => remarks.push(format!(
-            "{} are in swap (VmSwap): the machine or its control group was short of memory",
+        Some((0, _)) => {}
+        Some((bytes, source)) => remarks.push(format!(
+            "{} are in swap ({source}): the machine or its control group was short of memory",
             size(bytes)
         )),
         None if space.origin != Origin::Core => remarks.push("how much is in swap is not known here".into()),
@@ -51,9 +51,13 @@ pub fn remarks(view: &View) -> Vec<String> {
     remarks
 }
 
-/// Anonymous memory in swap as the kernel counts it for the process; what the mappings say has shared memory in it.
-fn swap(space: &Space, of_mappings: Option<u64>) -> Option<u64> {
-    space.status.as_ref().and_then(|status| status.vm_swap).or(of_mappings)
+/// Anonymous memory in swap as the kernel counts it for the process, and where it says so. What the mappings say has
+/// shared memory in it.
+pub fn swap(space: &Space, of_mappings: Option<u64>) -> Option<(u64, &'static str)> {
+    let of_process = space.status.as_ref().and_then(|status| status.vm_swap);
+    of_process
+        .map(|bytes| (bytes, "VmSwap"))
+        .or(of_mappings.map(|bytes| (bytes, "smaps, with shared memory")))
 }
 
 /// Address space that was reserved and hardly ever touched.

@@ -76,7 +76,8 @@ fn head(view: &View, numbers: Numbers) -> String {
         let pss = view.space.rollup.as_ref().and_then(|all| all.get(quarry_proc::counters::Field::Pss));
         parts.push(format!("PSS {}", numbers.size(pss.or(Column::Pss.of(total)))));
         parts.push(format!("USS {}", numbers.size(Column::Uss.of(total))));
-        parts.push(format!("SWAP {}", numbers.size(Column::Swap.of(total))));
+        let swap = remarks::swap(view.space, Column::Swap.of(total)).map(|(bytes, _)| bytes);
+        parts.push(format!("SWAP {}", numbers.size(swap)));
     }
     if let Some(dumped) = total.dumped {
         parts.push(format!("saved {}", numbers.size(Some(dumped))));
