@@ -591,6 +591,13 @@ fn what_makes_no_sense_is_said() {
     bench.run(&["map", "-p", "1", "file"]).expect(2);
     bench.run(&["map", "--kind", "nonsense", "-p", "1"]).expect(2).says("thread-stack");
     bench.run(&["map", "--quadrant", "5", "-p", "1"]).expect(2);
+    // What the other texts do not obey.
+    for text in ["-x", "-X", "--picture"] {
+        for option in [&["--by", "kind"][..], &["--sort", "size"], &["--check"], &["--bytes"]] {
+            bench.run(&[&["map", "-p", "1", text], option].concat()).expect(2).says(option[0]);
+        }
+    }
+    bench.run(&["map", "-p", "1", "-x", "-n", "5"]).expect(2);
     bench.run(&["map", "-p", "4000000000"]).expect(1).says("there is no process 4000000000");
     bench.run(&["map", "/no/such/file"]).expect(1).says("/no/such/file");
     let file = bench.path("odd");

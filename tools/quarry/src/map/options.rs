@@ -45,15 +45,15 @@ pub struct MapOptions {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=4))]
     pub quadrant: Vec<u8>,
     /// As pmap -x prints it: each mapping with its size, resident and dirty memory in KiB
-    #[arg(short = 'x', long, conflicts_with_all = ["all_fields", "picture"])]
+    #[arg(short = 'x', long, conflicts_with_all = ["all_fields", "picture", "by", "sort", "top", "check", "bytes"])]
     pub extended: bool,
     /// The same with all that the kernel counts, and VmFlags
-    #[arg(short = 'X', long, conflicts_with = "picture")]
+    #[arg(short = 'X', long, conflicts_with_all = ["picture", "by", "sort", "top", "check", "bytes"])]
     pub all_fields: bool,
     /// A picture of the address space in characters.
     ///
     /// With -n 0 nothing is folded.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["by", "sort", "check", "bytes"])]
     pub picture: bool,
     /// Show each comparison with the kernel's own sums, not only those that differ
     #[arg(long)]
