@@ -17,5 +17,7 @@ pub use frame::Frame;
 pub use opened::{Fact, Opened, Part, facts};
 pub use row::{OfRollup, OfStatus, Row};
 
-/// A frame reads no more dear files than that to find the largest, if no more rows are on the screen.
-pub const MOST: usize = 512;
+/// A frame with so many rows reads no more dear files than that to find the largest.
+pub fn most(rows: usize) -> usize {
+    rows.max(512)
+}

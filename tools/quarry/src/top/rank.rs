@@ -4,7 +4,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use quarry_report::top::{Column, MOST, Needs, Row};
+use quarry_report::top::{Column, Needs, Row, most};
 use quarry_report::view;
 
 type Order = view::Order<Column>;
@@ -66,7 +66,7 @@ fn read_largest(watch: &mut Watch, rows: &mut [Row], order: &Order, end: usize, 
         if best.len() >= end && bound(order.sort, row, swap_used) <= least {
             return true;
         }
-        if looked_at >= MOST.max(count) {
+        if looked_at >= most(count) {
             return false;
         }
         read(watch, row, order.sort);
@@ -82,7 +82,7 @@ fn read_largest(watch: &mut Watch, rows: &mut [Row], order: &Order, end: usize, 
 
 /// The smallest cannot be told without looking at all.
 fn read_smallest(watch: &mut Watch, rows: &mut [Row], order: &Order, count: usize) -> bool {
-    let most = MOST.max(count);
+    let most = most(count);
     rows.sort_by_key(|row| (bound(order.sort, row, None), row.pid));
     for row in rows.iter_mut().take(most) {
         read(watch, row, order.sort);

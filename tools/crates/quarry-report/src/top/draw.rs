@@ -11,7 +11,7 @@ use ratatui_core::style::Style;
 use super::column::Column;
 use super::opened::Opened;
 use super::row::Row;
-use super::{MOST, inside};
+use super::{inside, most};
 use crate::units;
 use crate::view::{self, Binding, Line, Look, Pen, fitting, known, line_of, size};
 use quarry_proc::shown;
@@ -115,7 +115,8 @@ fn sums(look: &Look<Column>, picture: &Picture) -> String {
         size(readable.iter().filter_map(|row| column.bytes(row)).fold(0, u64::saturating_add))
     };
     let (res, pss) = (sum(Column::Res), sum(Column::Pss));
-    let exact = if picture.exact { String::new() } else { format!("; sorted: the {MOST} likeliest only") };
+    let likeliest = || format!("; sorted: the {} likeliest only", most(look.page));
+    let exact = if picture.exact { String::new() } else { likeliest() };
     format!("these {}: RES {res} counts shared pages each time, PSS {pss} once{exact}", readable.len())
 }
 

@@ -7,10 +7,10 @@ use quarry_proc::sum::Sum;
 use quarry_proc::{MemInfo, shown};
 use serde_json::{Map, Value, json};
 
-use super::MOST;
 use super::column::Column;
 use super::draw::machine;
 use super::inside::{COUNTERS, fact_line, outside, part_heads, part_line};
+use super::most;
 use super::opened::{Opened, Part};
 use super::row::Row;
 use crate::map::Column as Counter;
@@ -41,7 +41,7 @@ pub struct Frame<'a> {
     pub exact: bool,
     /// Those that are written, in order.
     pub rows: &'a [Row],
-    /// At most so many parts of an open process.
+    /// At most so many rows, or parts of an open process.
     pub page: usize,
     /// One process is looked into, ...
     pub inside: bool,
@@ -65,7 +65,8 @@ impl Frame<'_> {
         let cell = |column: Column, row: &Row| column.cell(row, self.memory.total);
         page.table(self.sort, self.rows, cell, self.matching - self.rows.len());
         if !self.exact {
-            page.line(format!("the order by {} is that of the likeliest {MOST}", self.sort.name()));
+            let likeliest = most(self.page);
+            page.line(format!("the order by {} is that of the likeliest {likeliest}", self.sort.name()));
         }
         page.text()
     }
@@ -210,6 +211,9 @@ mod tests {
         );
         assert!(text.contains("and 1 more\nthe order by PSS is that of the likeliest 512\n"), "{text}");
         assert_eq!(Frame { number: 2, ..first.clone() }.text(Style::default()), format!("\n{text}"));
+        // More rows than that are all read.
+        let many = Frame { page: 600, ..first.clone() }.text(Style::default());
+        assert!(many.contains("the order by PSS is that of the likeliest 600\n"), "{many}");
         let narrow = first.text(Style { color: false, width: Some(30) });
         assert!(narrow.lines().nth(2).is_some_and(|line| line.chars().count() <= 30), "{narrow}");
         let json = first.json();
