@@ -40,9 +40,10 @@ fn mount(line: &[u8]) -> Option<Mount> {
 }
 
 impl Mount {
-    /// Do its files live in memory and swap?
+    /// Do its files live in memory and swap? Those of a ramfs never go to swap, and the kernel counts their pages as those of
+    /// files.
     pub fn is_memory(&self) -> bool {
-        matches!(self.kind.as_str(), "tmpfs" | "devtmpfs" | "ramfs")
+        matches!(self.kind.as_str(), "tmpfs" | "devtmpfs")
     }
 }
 
@@ -63,5 +64,7 @@ mod tests {
             ((0, 22), "/dev/shm", "/a")
         );
         assert!(mounts[1].is_memory() && !mounts[0].is_memory());
+        let ramfs = parse(b"25 27 0:23 / /ram rw,relatime - ramfs none rw\n");
+        assert!(!ramfs[0].is_memory());
     }
 }
