@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -284,12 +285,14 @@ fn children_are_shown_if_wanted() {
     stage.check(&["--children"], &[]).expect(23).says("double-free");
 }
 
+/// Loses a block, and goes on until its input ends.
+const LOSES: &str = "#include <stdlib.h>\n#include <unistd.h>\n#include <stdio.h>\n\
+    static void lose(void) { volatile char *p = malloc(48); p[0] = 1; p = 0; }\n\
+    int main(void) { lose(); puts(\"up\"); fflush(stdout); char c; while (read(0, &c, 1) < 0) {} return 0; }";
+
 #[test]
 fn a_running_process_says_what_it_has_lost() {
-    let source = "#include <stdlib.h>\n#include <unistd.h>\n#include <stdio.h>\n\
-                  static void lose(void) { volatile char *p = malloc(48); p[0] = 1; p = 0; }\n\
-                  int main(void) { lose(); puts(\"up\"); fflush(stdout); char c; while (read(0, &c, 1) < 0) {} return 0; }";
-    let Some(stage) = Stage::new(source) else { return };
+    let Some(stage) = Stage::new(LOSES) else { return };
     let (out, raw) = (stage.bench.path("out"), stage.bench.path("raw"));
     let mut command = stage.bench.quarry(["check", "--keep", text(&raw), "--", text(&stage.program)]);
     command.env("QUARRY_LIB_DIR", &stage.libraries).stdin(std::process::Stdio::piped());
@@ -303,6 +306,33 @@ fn a_running_process_says_what_it_has_lost() {
     let own = std::process::id().to_string();
     stage.bench.run(&["check", "-p", &own]).expect(1).says("is not checked");
     stage.bench.run(&["check", "-p", "2147483647"]).expect(1).says("there is no process 2147483647");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(23));
+}
+
+/// The file of its reports has the number that it has for itself, which is 1.
+#[test]
+fn a_process_of_another_namespace_says_what_it_has_lost() {
+    let Some(stage) = Stage::new(LOSES) else { return };
+    let alone = ["unshare", "--pid", "--fork"];
+    let tried = Command::new(alone[0]).args(&alone[1..]).arg("true").stderr(Stdio::null()).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: needs unshare, and root");
+        return;
+    }
+    let (out, raw) = (stage.bench.path("out"), stage.bench.path("raw"));
+    let words = [&["check", "--children", "--keep", text(&raw), "--"][..], &alone, &[text(&stage.program)]];
+    let mut command = stage.bench.quarry(words.concat());
+    command.env("QUARRY_LIB_DIR", &stage.libraries).stdin(Stdio::piped());
+    let mut child = command.stdout(fs::File::create(&out).unwrap()).spawn().unwrap();
+    wait_until("the program runs", || fs::read_to_string(&out).is_ok_and(|text| text.contains("up")));
+    let child_of = |pid: &str| {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        children.trim().to_owned()
+    };
+    let pid = child_of(&child_of(&child.id().to_string()));
+    let asked = stage.bench.run(&["check", "-p", &pid, "--leaks"]).expect(23).stdout;
+    assert!(asked.contains("leak-definite: 48 bytes in 1 block"), "{asked}");
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(23));
 }

@@ -2,7 +2,7 @@
 //! Leaks of a running process: it is asked by a signal, and answers in its file.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use quarry_measure::signals;
@@ -64,6 +64,12 @@ fn listens(pid: i32) -> bool {
     mask.is_some_and(|mask| mask & 1 << (SIGNAL - 1) != 0)
 }
 
+/// The number that it has for itself, which is another one than ours if it lives in a PID namespace of its own.
+fn own_number(status: &str) -> Option<i32> {
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_whitespace().last()?.parse().ok()
+}
+
 /// The file that it writes to: the last of this process.
 fn file(pid: i32) -> anyhow::Result<PathBuf> {
     let refused = |why: &str| failure::failed(format_args!("process {pid} {why}"));
@@ -78,7 +84,23 @@ fn file(pid: i32) -> anyhow::Result<PathBuf> {
     if !listens(pid) {
         return Err(refused("does not look for leaks: it was started with --leaks no, or ends now"));
     }
-    let named = (1..=1000).map(|n| Path::new(folder).join(format!("{pid}.{n}.check")));
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let own = own_number(&status).unwrap_or(pid);
+    let seen = process.file_seen(folder);
+    let named = (1..=1000).map(|n| seen.join(format!("{own}.{n}.check")));
     let last = named.take_while(|path| path.exists()).last();
     last.ok_or_else(|| refused(&format!("has no file in {folder}; has the folder gone?")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_number_is_its_own() {
+        assert_eq!(own_number("Pid:\t4711\nNSpid:\t4711\t12\t1\nNSsid:\t0\n"), Some(1));
+        assert_eq!(own_number("Pid:\t4711\nNSpid:\t4711\n"), Some(4711));
+        // A kernel without namespaces of processes.
+        assert_eq!(own_number("Pid:\t4711\n"), None);
+    }
 }
