@@ -22,7 +22,10 @@ pub fn findings(library: &Result<Library, Error>) -> Vec<Finding> {
             format!("Linux {}, pages of {}", machine.kernel, units::bytes(machine.page_size as f64)),
         ),
         Finding::ok("C library", machine.libc),
-        Finding::ok("machine", format!("{}, {} processors{memory}", machine.cpu, machine.cores)),
+        Finding::ok(
+            "machine",
+            format!("{}, {}{memory}", machine.cpu, units::of(machine.cores as u64, "processor")),
+        ),
     ]
 }
 

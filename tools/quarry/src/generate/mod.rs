@@ -396,7 +396,8 @@ fn comparison(compared: &Compared, model: &Model) -> String {
         units::percent(distance.live_mean),
         distance.live_peak * 100.0
     );
-    text += &format!("model: {} phases, {} cells\n", model.phases.len(), number(cells(model) as u64));
+    let of = |count: usize, one: &str| units::of(count as u64, one);
+    text += &format!("model: {}, {}\n", of(model.phases.len(), "phase"), of(cells(model), "cell"));
     text
 }
 

@@ -112,8 +112,8 @@ fn rows(sums: &Sums) -> Vec<Vec<Text>> {
     let live = format!("{}, {} among them", units::of(sums.runs, "run"), units::of(sums.huges, "mapping"));
     let free = format!("of which {} on pages that were given back", bytes(sums.slab_purged_bytes));
     let each = sums.metadata_bytes / sums.heaps.max(1);
-    let heaps =
-        format!("of {} heaps ({} idle), {} for each", count(sums.heaps), count(sums.heaps_idle), bytes(each));
+    let idle = count(sums.heaps_idle);
+    let heaps = format!("of {} ({idle} idle), {} for each", units::of(sums.heaps, "heap"), bytes(each));
     let rows = [
         (
             "  mapped",
@@ -174,7 +174,7 @@ fn classes(classes: &[Class], all: bool, style: Style) -> String {
             fresh_bytes: sum(|c| c.fresh_bytes),
             cached_blocks: None,
         };
-        rows.push(class_row(format!("  {} others", rest.len()), &others));
+        rows.push(class_row(format!("  {}", units::of(rest.len() as u64, "other")), &others));
     }
     let header = ["  size", "slabs", "bytes", "given out", "free", "given back", "never used"];
     render(style, &[Align::Right; 7], &header, rows)
@@ -215,4 +215,33 @@ fn pools(pools: &Pools, now: u64, style: Style) -> String {
         text.push_str(&format!("  and {} that were being written\n", pools.busy));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_a_kind_is_no_plural() {
+        let heaps = |heaps| {
+            let sums = Sums { heaps, ..Sums::default() };
+            render(Style::default(), &[Align::Left, Align::Right, Align::Left], &[], rows(&sums))
+        };
+        assert!(heaps(1).contains("of 1 heap (0 idle)") && heaps(2).contains("of 2 heaps (0 idle)"));
+        let class = |block_bytes| Class {
+            block_bytes,
+            slabs: 1,
+            slabs_bytes: 65_536,
+            out_blocks: 0,
+            free_blocks: 0,
+            purged_blocks: 0,
+            fresh_bytes: 0,
+            cached_blocks: None,
+        };
+        let others = |more: usize| {
+            let all: Vec<Class> = (1..=CLASSES + more).map(|number| class(16 * number as u32)).collect();
+            classes(&all, false, Style::default())
+        };
+        assert!(others(1).contains("  1 other ") && others(2).contains("  2 others "), "{}", others(1));
+    }
 }
