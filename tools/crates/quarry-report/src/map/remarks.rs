@@ -158,7 +158,12 @@ pub fn gaps(space: &Space, view: &View) -> Vec<String> {
              files were shared",
         ));
     } else if view.total.resident().is_none() {
-        gaps.push(String::from("this is a copy of maps, which has no counters; save smaps instead"));
+        gaps.push(String::from(match space.origin {
+            Origin::Live => {
+                "this kernel has no smaps, and maps has no counters: what is resident is not known"
+            }
+            _ => "this is a copy of maps, which has no counters; save smaps instead",
+        }));
     }
     if space.tasks.denied {
         gaps.push(String::from(
@@ -182,4 +187,28 @@ pub fn gaps(space: &Space, view: &View) -> Vec<String> {
         gaps.push(String::from("the process, or another that shares memory with it, changed while it was read: sums may differ a little"));
     }
     gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use quarry_proc::smaps;
+
+    use super::super::view::{Sort, Wanted};
+    use super::*;
+
+    /// A kernel may be built without smaps. Then maps is read of a live process, too.
+    #[test]
+    fn mappings_without_counters_are_no_copy_if_the_process_lives() {
+        let maps = b"10000-20000 rw-p 00000000 00:00 0 [heap]\n";
+        let (mappings, damage) = smaps::read_all(&maps[..]).unwrap();
+        let mut space = Space::of_mappings(mappings, damage);
+        let wanted = Wanted { by: None, sort: Sort::Address, filter: &[], kinds: &[], quadrants: &[] };
+        for (origin, words) in
+            [(Origin::Text, "this is a copy of maps"), (Origin::Live, "this kernel has no smaps")]
+        {
+            space.origin = origin;
+            let gaps = gaps(&space, &View::new(&space, &wanted, None));
+            assert!(gaps[0].starts_with(words), "{gaps:?}");
+        }
+    }
 }
