@@ -87,7 +87,11 @@ fn of_linker(binary: &Path, library: &Path) -> Finding {
             "Build the library on this system with make, or name one that fits with --lib PATH.",
         ),
         Some(DryRun::Loads) => Finding::ok("preload", "the dynamic linker loads the library"),
-        None => Finding::ok("preload", "nothing is in the way"),
+        None => Finding::note(
+            "preload",
+            "not known: its dynamic linker could not be asked",
+            "Start it on Quarry, and ask again: quarry run -- CMD & quarry doctor -p $!",
+        ),
     }
 }
 
@@ -95,6 +99,13 @@ fn of_linker(binary: &Path, library: &Path) -> Finding {
 mod tests {
     use super::super::finding::Level;
     use super::*;
+
+    #[test]
+    fn a_linker_that_was_not_asked_says_nothing() {
+        let finding = of_linker(Path::new("/no/such/program"), Path::new("/l/libquarry-malloc.so"));
+        assert_eq!(finding.level, Level::Note);
+        assert!(finding.value.starts_with("not known"), "{finding:?}");
+    }
 
     #[test]
     fn what_keeps_the_library_away_is_a_problem() {
