@@ -196,6 +196,37 @@ TEST(power_fails_again_in_recovery) {
     CHECK(finished && undone);
 }
 
+// The disk fails at the n-th write of a sync, and then refuses growth: what the sync has committed stays.
+TEST(growth_is_refused_after_a_failed_sync) {
+    unsigned finished = 0;
+    for (unsigned n = 1;; n++) {
+        uint64_t seed = test_seed;
+        quarry_persist_t *s = pt_new(pt_path, QUARRY_PERSIST_JOURNAL);
+        pt_slots(s, SLOTS);
+        for (unsigned i = 0; i < 20; i++) change(s, &seed);
+        CHECK_EQ(quarry_persist_sync(s), 0);
+        state_before = state_of(s);
+        for (unsigned i = 0; i < 20; i++) change(s, &seed);
+        state_after = state_of(s);
+        quarry_os_fault(n, 1, 1u << QY_OS_FILE_WRITE);
+        int r = quarry_persist_sync(s);
+        quarry_os_fault(1, 1, 1u << QY_OS_FILE_ALLOCATE);
+        CHECK(!quarry_persist_alloc(s, DISK_MAX, 0));
+        CHECK_EQ(errno, ENOSPC);
+        quarry_os_fault(0, 0, 0);
+        qy_persist_abandon(s);
+        s = pt_try(pt_path, QUARRY_PERSIST_JOURNAL);
+        if (!s) TEST_FAIL("write %u: %s", n, quarry_persist_error(NULL));
+        uint64_t state = state_of(s);
+        CHECK(state == state_after || state == state_before);
+        if (r && state == state_after) finished++;
+        qy_persist_abandon(s);
+        if (r == 0) break;
+    }
+    printf("%u syncs finished by recovery\n", finished);
+    CHECK(finished);
+}
+
 TEST(broken_syncs_are_noticed) {
     chance = test_seed;
     tries = 24;

@@ -113,7 +113,8 @@ bool qy_persist_extend(quarry_persist_t *s, uint64_t bytes) {
     int r = qy_os_file_allocate(s->fd, s->mapped, more);
     if (r == -ENOSPC || r == -EFBIG) r = qy_os_file_allocate(s->fd, s->mapped, more = need);
     if (r) {
-        qy_os_file_truncate(s->fd, s->mapped);  // part of it may have been made
+        // Part of it may have been made. Where a sync failed for good, its journal may lie there, and the mark name it.
+        if (!s->sync_failed) qy_os_file_truncate(s->fd, s->mapped);
         return qy_persist_fail(-r, "the file cannot grow", s->mapped);
     }
     if (!map_more(s, s->mapped + more)) return false;
