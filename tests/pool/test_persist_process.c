@@ -163,14 +163,22 @@ static void *in_walk(void *unused) {
     CHECK_EQ(quarry_persist_walk(open_pool, visit, NULL), 1);
     return unused;
 }
+// The transaction goes on behind a walk.
+static void *in_transaction_behind_walk(void *unused) {
+    CHECK_EQ(quarry_persist_begin(open_pool), 0);
+    CHECK_EQ(quarry_persist_walk(open_pool, go_on, NULL), 0);
+    use_newer();
+    CHECK_EQ(quarry_persist_commit(open_pool), 0);
+    return unused;
+}
 TEST(fork_beside_users_code) {
-    void *(*const threads[])(void *) = {in_transaction, in_walk};
+    void *(*const threads[])(void *) = {in_transaction, in_walk, in_transaction_behind_walk};
     CHECK_EQ(pthread_atfork(fork_begins, NULL, NULL), 0);
     open_pool = pt_new(pt_path, 0);
     CHECK(pt_slots(open_pool, 8));
     newer = quarry_tlsf_create(&(quarry_tlsf_options_t){.flags = QUARRY_TLSF_LOCK});
     CHECK(newer);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         pthread_t thread;
         alarm(TEST_PATIENCE);
         stage = 0;

@@ -96,6 +96,7 @@ int quarry_persist_check(quarry_persist_t *s) {
 
 int quarry_persist_walk(quarry_persist_t *s, int (*visit)(quarry_persist_ptr_t at, size_t size, void *arg), void *arg) {
     if (!qy_persist_enter(s)) return -1;
+    bool was_out = qy_lock_is_out(&s->lock);  // in a transaction of this thread
     qy_lock_go_out(&s->lock);
     int result = 0;
     for (uint64_t at = s->first, size; at < qy_persist_end(s) && !result; at += size) {
@@ -108,7 +109,7 @@ int quarry_persist_walk(quarry_persist_t *s, int (*visit)(quarry_persist_ptr_t a
         }
         if (!(flags & (QY_BLOCK_FREE | QY_BLOCK_FREEING))) result = visit(at, size - 8, arg);
     }
-    qy_lock_come_back(&s->lock);
+    if (!was_out) qy_lock_come_back(&s->lock);
     qy_persist_leave(s);
     return result;
 }
