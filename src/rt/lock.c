@@ -137,6 +137,7 @@ void qy_lock_freeze(qy_lock_t *lock) {
     if (!try_freeze(lock)) wait_for(lock, &(wish_t){.take_as = qy_lock_holder() | QY_LOCK_FROZEN});
 }
 bool qy_lock_freeze_unless_out(qy_lock_t *lock) {
+    if (qy_lock_is_mine(lock)) return false;
     return try_freeze(lock) || wait_for(lock, &(wish_t){.take_as = qy_lock_holder() | QY_LOCK_FROZEN, .not_out = true});
 }
 bool qy_lock_freeze_until(qy_lock_t *lock, uint64_t deadline) {

@@ -76,7 +76,7 @@ bool qy_lock_take_unless_out(qy_lock_t *lock);
 // other threads wait.
 void qy_lock_freeze(qy_lock_t *lock);
 void qy_lock_thaw(qy_lock_t *lock);
-// False: as above.
+// False: it is the caller's, by taking it, or its holder has gone out.
 bool qy_lock_freeze_unless_out(qy_lock_t *lock);
 // False: it is the caller's, by taking it, or still somebody's at this time (qy_os_now_ns).
 bool qy_lock_freeze_until(qy_lock_t *lock, uint64_t deadline);

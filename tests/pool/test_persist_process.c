@@ -124,7 +124,6 @@ TEST(fork_with_a_pool) {
     CHECK_EQ(quarry_persist_close(s), 0);
 }
 
-// The lock goes with its process, also if a child of it lives on with the pool mapped.
 // A transaction and a walk run the user's code with the pool's lock: that may need what a fork, which waits for them,
 // has frozen.
 static quarry_persist_t *open_pool;
@@ -203,6 +202,29 @@ TEST(fork_beside_users_code) {
     CHECK_EQ(quarry_persist_close(open_pool), 0);
 }
 
+// A signal handler forks that interrupted an operation: what that holds is this thread's.
+static pid_t handlers_child;
+static void fork_in_handler(void *where) {
+    (void)where;
+    qy_persist_hook = NULL;  // once
+    handlers_child = fork();
+    if (handlers_child == 0) _exit(0);
+}
+TEST(fork_within_an_operation) {
+    int status;
+    quarry_persist_t *s = pt_new(pt_path, 0);
+    uint64_t *slots = pt_slots(s, 8);
+    qy_persist_hook = fork_in_handler;
+    CHECK(quarry_persist_alloc_to(s, &slots[0], 100, QUARRY_POOL_ZERO));
+    CHECK_GT(handlers_child, 0);
+    CHECK_EQ(waitpid(handlers_child, &status, 0), handlers_child);
+    CHECK_EQ(status, 0);
+    const char *wrong = pt_audit(s, 8);
+    if (wrong) TEST_FAIL("%s", wrong);
+    CHECK_EQ(quarry_persist_close(s), 0);
+}
+
+// The lock goes with its process, also if a child of it lives on with the pool mapped.
 TEST(stale_locks_vanish) {
     int fds[2];
     CHECK_EQ(pipe(fds), 0);

@@ -233,6 +233,7 @@ TEST(out) {
 // A fork leaves alone what the forking thread holds.
 TEST(mine_in_a_fork) {
     qy_lock_take(&lock);
+    CHECK(!qy_lock_freeze_unless_out(&lock) && qy_lock_is_mine(&lock));
     for (int phase = 0; phase < 3; phase++) {
         qy_lock_fork(&lock, phase);
         CHECK(qy_lock_is_mine(&lock));
