@@ -2,6 +2,7 @@
 // test_persist_process.c: persistent pools and other processes: readers, forks, locks, files that go away.
 #include <pthread.h>
 #include <quarry/tlsf.h>
+#include <sched.h>
 #include <signal.h>
 
 #include "captured.h"
@@ -45,6 +46,66 @@ TEST(one_writer) {
     s = pt_open(pt_path, 0);  // readers are no obstacle
     CHECK_EQ(quarry_persist_close(s), 0);
     CHECK_EQ(quarry_persist_close(r2), 0);
+}
+
+// Threads that share a reader all see what the file has grown by.
+static quarry_persist_t *reader;
+static _Atomic uint64_t grown;  // 0: it does not any more
+static void *refresh(void *unused) {
+    for (uint64_t bytes; (bytes = grown) != 0;) {
+        CHECK_EQ(quarry_persist_refresh(reader), 0);
+        CHECK(quarry_persist_at(reader, bytes - QY_PERSIST_UNIT));
+    }
+    return unused;
+}
+TEST(threads_refresh_a_reader) {
+    enum { STEPS = QY_TSAN ? 200 : 2000,
+        THREADS = 4 };
+    pthread_t t[THREADS];
+    struct stat st;
+    CHECK_EQ(quarry_persist_close(pt_new(pt_path, 0)), 0);
+    reader = pt_open(pt_path, QUARRY_PERSIST_READ_ONLY);
+    int fd = open(pt_path, O_RDWR);
+    CHECK(fd >= 0 && fstat(fd, &st) == 0);
+    uint64_t first = (uint64_t)st.st_size, end = first;
+    grown = end;
+    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&t[i], NULL, refresh, NULL), 0);
+    for (int i = 0; i < STEPS; i++) {
+        CHECK_EQ(ftruncate(fd, (off_t)(end + QY_PERSIST_UNIT)), 0);
+        CHECK_EQ(pwrite(fd, &end, sizeof end, (off_t)end), sizeof end);
+        grown = end += QY_PERSIST_UNIT;
+        sched_yield();
+    }
+    grown = 0;
+    for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
+    CHECK_EQ(quarry_persist_refresh(reader), 0);
+    // Each place in the mapping has its own place in the file.
+    for (uint64_t at = first; at < end; at += QY_PERSIST_UNIT)
+        CHECK_EQ(*(uint64_t *)quarry_persist_at(reader, at), at);
+    close(fd);
+    CHECK_EQ(quarry_persist_close(reader), 0);
+}
+
+// Nor does a refresh come amid another operation.
+static _Atomic bool refreshed;
+static void *refresh_once(void *unused) {
+    CHECK_EQ(quarry_persist_refresh(reader), 0);
+    refreshed = true;
+    return unused;
+}
+TEST(a_refresh_takes_its_turn) {
+    pthread_t t;
+    CHECK_EQ(quarry_persist_close(pt_new(pt_path, 0)), 0);
+    reader = pt_open(pt_path, QUARRY_PERSIST_READ_ONLY);
+    refreshed = false;
+    qy_lock_take(&reader->lock);
+    CHECK_EQ(pthread_create(&t, NULL, refresh_once, NULL), 0);
+    usleep(50000);
+    CHECK(!refreshed);
+    qy_lock_drop(&reader->lock);
+    pthread_join(t, NULL);
+    CHECK(refreshed);
+    CHECK_EQ(quarry_persist_close(reader), 0);
 }
 
 // Readers that open while a writer works see a sound pool or wait for one.

@@ -96,13 +96,17 @@ static bool end_step(quarry_persist_t *s, step_t step, bool done) {
 
 // ---- places ---------------------------------------------------------------------------------------------
 
+static bool is_mapped(const quarry_persist_t *s, uint64_t at) {
+    return at >= s->first && at < __atomic_load_n(&s->mapped, __ATOMIC_RELAXED);
+}
+
 void *quarry_persist_at(const quarry_persist_t *s, quarry_persist_ptr_t at) {
-    return at >= s->first && at < s->mapped ? s->base + at : NULL;
+    return is_mapped(s, at) ? s->base + at : NULL;
 }
 
 quarry_persist_ptr_t quarry_persist_ptr(const quarry_persist_t *s, const void *address) {
     uint64_t at = (uint64_t)((uintptr_t)address - (uintptr_t)s->base);
-    return at >= s->first && at < s->mapped ? at : 0;
+    return is_mapped(s, at) ? at : 0;
 }
 
 quarry_persist_ptr_t quarry_persist_root(const quarry_persist_t *s) {

@@ -75,7 +75,7 @@ static bool map_more(quarry_persist_t *s, uint64_t end) {
     if (end > s->reserved) return qy_persist_fail(ENOMEM, "the pool needs more address space than max_bytes", 0);
     if (!qy_os_map_at(s->base + s->mapped, end - s->mapped, s->fd, s->mapped, how))
         return qy_persist_fail(ENOMEM, "the file cannot be mapped", 0);
-    s->mapped = end;
+    __atomic_store_n(&s->mapped, end, __ATOMIC_RELAXED);  // quarry_persist_at reads it without the lock
     return true;
 }
 
@@ -422,8 +422,12 @@ int quarry_persist_close(quarry_persist_t *s) {
 int quarry_persist_refresh(quarry_persist_t *s) {
     qy_file_stat_t st;
     if (!(s->flags & QUARRY_PERSIST_READ_ONLY) || s->private_map) return 0;
+    qy_persist_enter(s);
+    qy_lock_take(&s->step);
     int r = qy_os_file_stat(s->fd, &st);
-    if (r) return qy_persist_fail(-r, "the file cannot be examined", 0), -1;
-    uint64_t whole = qy_round_down(st.bytes, QY_PERSIST_UNIT);
-    return whole <= s->mapped || map_more(s, whole) ? 0 : -1;
+    uint64_t whole = r ? 0 : qy_round_down(st.bytes, QY_PERSIST_UNIT);
+    bool done = r ? qy_persist_fail(-r, "the file cannot be examined", 0) : whole <= s->mapped || map_more(s, whole);
+    qy_lock_drop(&s->step);
+    qy_persist_leave(s);
+    return done ? 0 : -1;
 }
