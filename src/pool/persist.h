@@ -131,9 +131,10 @@ int qy_persist_resize_here(quarry_persist_t *s, uint64_t at, uint64_t size, bool
 // The size of the block at `at` (with its header), or 0 if there is none in use. `ret_free`: its flags say free.
 uint64_t qy_persist_block(const quarry_persist_t *s, uint64_t at, unsigned *ret_flags);
 bool qy_persist_must_be_used(quarry_persist_t *s, uint64_t at, uint64_t *ret_size);
-// Where blocks end. Never behind the mapping, also while another process changes it under a reader.
+// Where blocks end. Never behind the mapping, also while another process changes it under a reader. Needs no lock.
 QY_INLINE uint64_t qy_persist_end(const quarry_persist_t *s) {
-    return qy_min(__atomic_load_n(&s->words->end, __ATOMIC_RELAXED), s->mapped);
+    return qy_min(
+        __atomic_load_n(&s->words->end, __ATOMIC_RELAXED), __atomic_load_n(&s->mapped, __ATOMIC_RELAXED));
 }
 // The pool as it is when it is made: one free block.
 void qy_persist_format(quarry_persist_t *s, uint64_t end);

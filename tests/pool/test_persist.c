@@ -271,8 +271,9 @@ static void *churn(void *arg) {
             if (wrong) TEST_FAIL("%s", wrong);
             CHECK_EQ(quarry_persist_free_from(shared_store, &slots[k]), 0);
         } else {
-            CHECK(quarry_persist_alloc_to(shared_store, &slots[k], sizeof(pt_block_t) + r % 500, 0));
-            pt_fill(shared_store, slots[k], r >> 30, r % 500);
+            // so large that the file grows beside the others
+            CHECK(quarry_persist_alloc_to(shared_store, &slots[k], sizeof(pt_block_t) + r % 5000, 0));
+            pt_fill(shared_store, slots[k], r >> 30, r % 5000);
         }
     }
     return NULL;

@@ -116,8 +116,8 @@ quarry_persist_ptr_t *quarry_persist_root_link(quarry_persist_t *s) { return &s-
 
 // May it be changed by sets, as a word of a block or the root?
 static bool good_word(const quarry_persist_t *s, const uint64_t *where) {
-    uint64_t at = (uint64_t)((uintptr_t)where - (uintptr_t)s->base);
-    if (where == &s->words->root || (at >= s->first && at % 8 == 0 && at <= s->words->end - 16)) return true;
+    uint64_t at = (uint64_t)((uintptr_t)where - (uintptr_t)s->base), end = qy_persist_end(s);
+    if (where == &s->words->root || (at >= s->first && at % 8 == 0 && at <= end - 16)) return true;
     return qy_persist_fail(EINVAL, "this word is not in the pool", 0);
 }
 

@@ -61,7 +61,7 @@ static void *pool_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsi
 static uint64_t persist_pool_place_of(
     quarry_persist_t *s, const qy_stack_regs_t *caller, const char *function, const void *ptr) {
     uint64_t at = quarry_persist_ptr(s, ptr), bytes;
-    bool within = at && at < s->words->end;
+    bool within = at && at < qy_persist_end(s);
     if (!within && !s->watch) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "not in this persistent pool");
     qy_persist_enter(s);
     int saved = errno, error = EINVAL;
