@@ -53,23 +53,12 @@ static void thaw(qy_lock_t *lock, uint64_t unused) {
     if (qy_lock_is_frozen(lock)) qy_lock_thaw(lock);
 }
 
-// Freeze purging, the list and the heaps, up to one that is being walked: who walks it calls out, and may wait for a
-// heap that is frozen by now. That one, or NULL.
-static qy_heap_t *freeze_heaps(void) {
+// A heap that is being walked is left to its walk, which calls the program's code: that may wait for anything that this
+// thread has by now. A walk changes nothing, and cannot end while the list of heaps is frozen (walk.c).
+static void freeze_all(void) {
     qy_lock_freeze(qy_purging_lock());
     qy_lock_freeze(qy_heaps_lock());
-    for (qy_heap_t *h = qy_heap_first(); h; h = h->next)
-        if (!qy_lock_freeze_unless_out(&h->lock)) return h;
-    return NULL;
-}
-
-static void freeze_all(void) {
-    for (qy_heap_t *walked; (walked = freeze_heaps());) {
-        all_but_first(thaw, 0);
-        thaw(qy_purging_lock(), 0);
-        qy_lock_take(&walked->lock);  // to the end of the walk, holding nothing
-        qy_lock_drop(&walked->lock);
-    }
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) qy_lock_freeze_unless_out(&h->lock);
     qy_locks_each(QY_RANK_HEAP + 1, freeze, 0);
 }
 

@@ -51,7 +51,7 @@ bool qy_heaps_any_idle(bool (*fn)(qy_heap_t *idle, void *arg), void *arg);
 // All heaps ever made, newest first; the list only grows.
 qy_heap_t *qy_heap_first(void);
 
-qy_lock_t *qy_heaps_lock(void);  // for fork.c
+qy_lock_t *qy_heaps_lock(void);  // for fork.c and walk.c
 // In a fork child: every heap but the caller's has lost its threads.
 void qy_heaps_after_fork(qy_heap_t *mine);
 

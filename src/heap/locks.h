@@ -2,7 +2,8 @@
 // locks.h: all locks of the heap and its pages, in the order in which a thread may take them.
 //
 // A thread that waits for a lock holds none of a later rank. It holds one heap's lock at most; a second one only by
-// try. The statistics page's own lock is taken by try, before any other. A fork freezes all of them in this order.
+// try. The lock of a heap that it walks does not count: it is out (rt/lock.h). The statistics page's own lock is taken
+// by try, before any other. A fork freezes all of them in this order.
 #ifndef QY_HEAP_LOCKS_H
 #define QY_HEAP_LOCKS_H
 

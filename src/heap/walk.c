@@ -54,8 +54,10 @@ int qy_heap_walk(qy_heap_t *h, int (*visit)(void *block, size_t usable, void *ar
             if (out[i / 64] >> (i % 64) & 1) stop = visit(s->origin + i * size, size, arg);
     }
     if (!stop) stop = qy_huge_each(h, visit, arg);
+    qy_lock_take(qy_heaps_lock());  // not amid a fork, which relies on it that this heap stays as it is (fork.c)
     qy_lock_come_back(&h->lock);
     qy_heap_unlock(h);
+    qy_lock_drop(qy_heaps_lock());
     return stop;
 }
 

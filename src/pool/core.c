@@ -18,6 +18,7 @@
 
 static struct {
     qy_lock_t lock;
+    qy_lock_t walk_ends;  // outside of `lock`: a walk of the list does not end amid a fork
     qy_pool_info_t *first;
     bool fork_handlers;
     _Atomic bool unshown;  // in the statistics page, which is new
@@ -35,9 +36,18 @@ static void fork_all(int phase) {
         qy_log_fork(i->pool, phase);
     }
 }
+// A walk of the list calls the program's code, which may wait for anything that this thread has by now: libc's list of
+// streams, say. A walk that does not end soon is left as it is. It changes nothing, and does not end before the fork.
+// Most do end, and then handlers of others may make pools.
+#define WALK_NS UINT64_C(20000000)
+static void freeze_list(void) {
+    qy_lock_freeze_until(&pools.lock, qy_os_now_ns() + WALK_NS);
+    qy_lock_fork(&pools.walk_ends, 0);
+    qy_lock_freeze_unless_out(&pools.lock);
+}
 static void pools_fork_prepare(void) {
     qy_os_streams_hold();
-    qy_lock_fork(&pools.lock, 0);
+    freeze_list();
     fork_all(0);
     qy_pool_trace_fork_all(0);
     if (!qy_pool_meta_fork_by_malloc) qy_pool_meta_fork(0);
@@ -47,6 +57,7 @@ static void pools_fork_parent(void) {
     qy_pool_trace_fork_all(1);
     fork_all(1);
     qy_lock_fork(&pools.lock, 1);
+    qy_lock_fork(&pools.walk_ends, 1);
     qy_os_streams_let_go();
 }
 static void pools_fork_child(void) {
@@ -55,6 +66,7 @@ static void pools_fork_child(void) {
     qy_pool_trace_fork_all(2);
     fork_all(2);
     qy_lock_fork(&pools.lock, 2);
+    qy_lock_fork(&pools.walk_ends, 2);
     size_t held = 0;
     for (qy_pool_info_t *i = pools.first; i; i = i->next) held += atomic_load_explicit(&i->held, memory_order_relaxed);
     if (qy_stats_page_in_child(QUARRY_STATS_PAGE_POOLS, held >= QY_STATS_PAGE_CHILD_LARGE)) qy_pools_show();
@@ -253,8 +265,10 @@ int quarry_pools_walk(int (*visit)(quarry_pool_t *pool, void *arg), void *arg) {
     for (qy_pool_info_t *i = pools.first; i && !result; i = i->next)
         if (!(i->flags & QUARRY_POOL_UNTRACKED) && atomic_load_explicit(&i->ready, memory_order_acquire))
             result = visit(i->pool, arg);
+    qy_lock_take(&pools.walk_ends);
     qy_lock_come_back(&pools.lock);
     qy_lock_drop(&pools.lock);
+    qy_lock_drop(&pools.walk_ends);
     return result;
 }
 

@@ -250,7 +250,7 @@ TEST(sleepers_at_a_free_lock) {
 
 // ---- walks ------------------------------------------------------------------------------------------------
 
-// Who walks a heap may allocate meanwhile: from heaps that a fork which waits for the walk may have frozen already.
+// A thread that walks a heap may allocate meanwhile, from heaps that a fork has frozen. So no fork waits for it.
 static quarry_heap_t *walked;
 static void fork_begins(void) {
     if (step == 1) step = 2;
@@ -302,6 +302,38 @@ TEST(during_a_walk) {
     pthread_join(thread, NULL);
     step = 3;
     while (stay_count) pthread_join(staying[--stay_count], NULL);
+    quarry_heap_destroy(walked);
+    all_free_but(NULL);
+    alarm(0);
+}
+
+// It does not end while the fork is made.
+static int until_told(void *block, size_t usable, void *unused) {
+    (void)block, (void)usable, (void)unused;
+    step = 1;
+    reach(2);
+    return 1;
+}
+static void *short_walk(void *unused) {
+    CHECK_EQ(quarry_heap_walk(walked, until_told, NULL), 1);
+    step = 3;
+    return unused;
+}
+TEST(the_end_of_a_walk_waits) {
+    pthread_t thread;
+    alarm(TEST_PATIENCE);
+    CHECK((walked = quarry_heap_create(NULL)) && quarry_heap_alloc(walked, 100));
+    const qy_heap_t *h = (const qy_heap_t *)(const void *)walked;
+    step = 0;
+    CHECK_EQ(pthread_create(&thread, NULL, short_walk, NULL), 0);
+    reach(1);
+    qy_lock_freeze(qy_heaps_lock());
+    step = 2;
+    usleep(50000);
+    CHECK(step == 2 && qy_lock_is_out(&h->lock));
+    qy_lock_thaw(qy_heaps_lock());
+    pthread_join(thread, NULL);
+    CHECK_EQ(step, 3);
     quarry_heap_destroy(walked);
     all_free_but(NULL);
     alarm(0);

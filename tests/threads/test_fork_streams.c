@@ -9,6 +9,7 @@
 
 #include "api/family.h"
 #if FAMILY_QUARRY
+#include <quarry/heap.h>
 #include <quarry/tlsf.h>
 #endif
 
@@ -106,6 +107,9 @@ static void fork_once(void) {
         alarm(TEST_PATIENCE);
         step = 3;
         allocate();
+#if FAMILY_QUARRY
+        quarry_pool_destroy(quarry_tlsf_create(NULL));
+#endif
         use_streams();
         from_a_thread();
         use_streams();
@@ -211,6 +215,58 @@ TEST(one_reads_one_flushes_one_forks) {
     fclose(f);
     alarm(0);
 }
+
+// ---- walks --------------------------------------------------------------------------------------------------
+
+#if FAMILY_QUARRY
+// A function that is called for each block, or for each pool, may open a stream, and use pools and other heaps. So a
+// fork that has the list of streams, and has frozen pools, does not wait for the walk.
+static void in_a_walk(void) {
+    amid_a_fork();
+    FILE *f = fopen("/dev/null", "r");
+    CHECK(f && fclose(f) == 0);
+    allocate();
+}
+static int visit_block(void *block, size_t usable, void *unused) {
+    (void)block, (void)usable, (void)unused;
+    in_a_walk();
+    return 1;
+}
+static int visit_pool(quarry_pool_t *any, void *unused) {
+    (void)any, (void)unused;
+    in_a_walk();
+    return 1;
+}
+static void *walk_heap(void *heap) {
+    CHECK_EQ(quarry_heap_walk(heap, visit_block, NULL), 1);
+    CHECK(quarry_heap_alloc(heap, 100) != NULL);
+    return NULL;
+}
+static void *walk_pools(void *unused) {
+    CHECK_EQ(quarry_pools_walk(visit_pool, NULL), 1);
+    return unused;
+}
+static void fork_beside(void *(*walk)(void *arg), void *arg) {
+    pthread_t t;
+    CHECK_EQ(pthread_create(&t, NULL, walk, arg), 0);
+    reach(1);
+    fork_once();
+    pthread_join(t, NULL);
+    alarm(0);
+}
+TEST(beside_a_walk_of_a_heap) {
+    begin();
+    quarry_heap_t *heap = quarry_heap_create(NULL);
+    CHECK(heap && quarry_heap_alloc(heap, 100));
+    fork_beside(walk_heap, heap);
+    quarry_heap_destroy(heap);
+}
+TEST(beside_a_walk_of_the_pools) {
+    begin();
+    fork_beside(walk_pools, NULL);
+    quarry_pool_destroy(quarry_tlsf_create(NULL));
+}
+#endif
 
 // ---- whatever comes -------------------------------------------------------------------------------------------
 
