@@ -97,6 +97,8 @@ QY_INLINE bool qy_bit(const qy_page_bits_t *bits, size_t i) {
 void qy_bits_set(qy_page_bits_t *bits, size_t from, size_t n, bool value);
 // The first i in [from, end) whose bit is `value`, or end.
 size_t qy_bits_find(const qy_page_bits_t *bits, size_t from, size_t end, bool value);
+// The last i in [0, from] whose bit is set. There is one.
+size_t qy_bits_find_back(const qy_page_bits_t *bits, size_t from);
 
 // ---- runs (pages_run.c) -----------------------------------------------------------------------------------
 
@@ -110,7 +112,7 @@ qy_pages_region_t *qy_pages_take(qy_pages_t *p, size_t n, size_t alignment, bool
 size_t qy_pages_take_of_new(qy_pages_t *p, qy_pages_region_t *r, size_t n, size_t alignment);
 // Take the `n` pages behind a run in use that ends at `end`. False: they are not free.
 bool qy_pages_extend(qy_pages_t *p, qy_pages_region_t *r, size_t end, size_t n);
-// Pages of the run in use that starts at `first`.
+// Pages from `first`, which is in use, to the end of its run.
 size_t qy_pages_length(const qy_pages_region_t *r, size_t first);
 const char *qy_pages_verify(const qy_pages_t *p);
 

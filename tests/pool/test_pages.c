@@ -96,6 +96,34 @@ TEST(partial_release) {
     quarry_pool_destroy(pool);
 }
 
+TEST(bits_are_found_back) {
+    enum { N = 300 };
+    qy_page_bits_t bits[(N + 63) / 64];
+    uint64_t seed = test_seed;
+    for (unsigned round = 0; round < 200; round++) {
+        for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) bits[i] = 0;
+        qy_bits_set(bits, 0, 1, true);
+        for (unsigned i = 0; i < round % 8; i++) qy_bits_set(bits, test_random(&seed) % N, 1, true);
+        for (size_t from = 0, last = 0; from < N; from++) {
+            if (qy_bit(bits, from)) last = from;
+            CHECK_EQ(qy_bits_find_back(bits, from), last);
+        }
+    }
+}
+
+// A long run goes page by page, from its end: no call looks at all that is before.
+TEST(the_end_goes_first) {
+    enum { PAGES = 1 << 20 };
+    quarry_pool_t *pool = parts(0);
+    alarm(TEST_PATIENCE);
+    char *p = quarry_pool_alloc(pool, PAGES * page, page, 0);
+    if (!p) TEST_SKIP("needs more address space (ulimit -v, vm.overcommit_memory)");
+    for (size_t i = PAGES; i--;) quarry_pages_free_part(pool, p + i * page, page);
+    CHECK_EQ(stats_of(pool).used_pages, 0);
+    quarry_pool_destroy(pool);
+    alarm(0);
+}
+
 // Every sequence of five operations on a region of six pages: take 1, 2, 3 or 4 pages, or free one of what is there.
 static uint64_t sequences;
 static void exhaust(const unsigned *ops, unsigned n) {

@@ -155,10 +155,11 @@ static void pages_raw_free(quarry_pool_t *pool, void *ptr, size_t size) {
     free_run(pages_of(pool), ptr, false);
 }
 
-// A part goes: [first, first + n) of the run [start, end). What remains of it, before and behind, are blocks of their
-// own.
-static QY_COLD void tell_part(qy_pages_t *p, qy_pages_region_t *r, size_t start, size_t end, size_t first, size_t n) {
+// A part goes: [first, first + n) of a run that ends at `end`. What remains of it, before and behind, are blocks of
+// their own.
+static QY_COLD void tell_part(qy_pages_t *p, qy_pages_region_t *r, size_t end, size_t first, size_t n) {
     quarry_pool_t *pool = &p->pool;
+    size_t start = qy_bits_find_back(r->bits_start, first);
     char *run = r->base + start * p->page, *behind = r->base + (first + n) * p->page;
     size_t before_bytes = (first - start) * p->page, behind_bytes = (end - first - n) * p->page;
     if (before_bytes) qy_pool_trace_resized(pool, run, before_bytes, run);
@@ -180,12 +181,10 @@ void quarry_pages_free_part(quarry_pool_t *pool, void *ptr, size_t bytes) {
     }
     qy_pages_enter(p);
     qy_pages_region_t *r = must_be_used(p, ptr, false, &first);
-    size_t n = pages_for(p, bytes), start = first;
-    while (!qy_bit(r->bits_start, start)) start--;
-    size_t end = start + qy_pages_length(r, start);
+    size_t n = pages_for(p, bytes), end = first + qy_pages_length(r, first);
     if (n > end - first) qy_fatal(QY_FAULT_INVALID_FREE, ptr, "%z byte%S, beyond the run", bytes);
     count(p, QY_COUNT_FREE, 0, 0, NULL, NULL);
-    if (QY_UNLIKELY(pool->mode & QY_MODE_RECORDED)) tell_part(p, r, start, end, first, n);
+    if (QY_UNLIKELY(pool->mode & QY_MODE_RECORDED)) tell_part(p, r, end, first, n);
     pages_give(p, r, first, n);
     qy_pages_leave(p);
 }

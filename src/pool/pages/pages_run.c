@@ -27,6 +27,14 @@ size_t qy_bits_find(const qy_page_bits_t *bits, size_t from, size_t end, bool va
     return end;
 }
 
+size_t qy_bits_find_back(const qy_page_bits_t *bits, size_t from) {
+    for (;; from = from / 64 * 64 - 1) {
+        uint64_t word = atomic_load_explicit(&bits[from / 64], memory_order_relaxed) << (63 - from % 64);
+        if (word) return from - (size_t)__builtin_clzll(word);
+        qy_assert(from >= 64);
+    }
+}
+
 // ---- bins -------------------------------------------------------------------------------------------------
 
 static void pages_run_insert(qy_pages_t *p, qy_pages_region_t *r, size_t first, size_t n) {
