@@ -44,7 +44,7 @@ static uint64_t cost(uint64_t bytes) { return bytes * (SECOND / 1000) / QY_PURGI
 
 static bool budget_is_left(qy_purging_budget_t *b, uint64_t burst) {
     uint64_t until = atomic_load_explicit(&b->spent_until, memory_order_relaxed), now = qy_os_now_coarse_ns();
-    uint64_t since = now - cost(qy_min(burst, QY_PURGING_RATE));
+    uint64_t saved = cost(qy_min(burst, QY_PURGING_RATE)), since = now > saved ? now - saved : 0;  // a young clock
     if (until < since) atomic_store_explicit(&b->spent_until, until = since, memory_order_relaxed);
     return until < now;
 }

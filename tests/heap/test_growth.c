@@ -74,6 +74,19 @@ TEST(as_many_go_as_come) {
     remove_all(HOLES, taken);
 }
 
+// A machine that has just started: its clock says less than what a burst costs.
+TEST(the_clock_is_young) {
+    if (qy_os_thp_always())
+        TEST_SKIP("needs huge pages that are not always on (/sys/kernel/mm/transparent_hugepage/enabled)");
+    const size_t all = (size_t)1 << 30;
+    qy_purging_of_growth.spent_until = qy_purging_of_runs.spent_until = 0;
+    for (int later = 0; later < 2; later++) {
+        qy_os_fake_now = later ? NOW : 1000000;
+        CHECK_EQ(qy_purging_may(QY_PURGING_GROWTH, STEP, all), STEP);
+        CHECK_EQ(qy_purging_may(QY_PURGING_RUN_OLD, STEP, all), STEP);
+    }
+}
+
 // A small heap gives back little at once.
 TEST(little_of_little) {
     make_holes(16);
