@@ -66,7 +66,7 @@ typedef struct pow2_partition {
     pow2_region_t *regions;
     _Atomic uint64_t takes, allocs, frees, requested, rounded, splits, joins;
     pow2_links_t *lists[POW2_ORDERS];
-    _Atomic size_t region_count, region_bytes, free_bytes;
+    _Atomic size_t region_count, region_bytes, used_bytes;
     QY_ALIGNED(QY_CACHE_LINE)
     _Atomic uint64_t contended;  // written by those who do not hold the lock
 } pow2_partition_t;
@@ -151,6 +151,11 @@ QY_INLINE void pow2_add(_Atomic uint64_t *counter, uint64_t n) {
 }
 QY_INLINE uint64_t pow2_get(const _Atomic uint64_t *counter) {
     return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+// What is free of the partition's regions, which have so many bytes. Without the lock the two are read a moment apart.
+QY_INLINE size_t pow2_free_bytes(const pow2_partition_t *q, size_t region_bytes) {
+    return region_bytes - qy_min(region_bytes, atomic_load_explicit(&q->used_bytes, memory_order_relaxed));
 }
 
 QY_INLINE void pow2_lock(pow2_partition_t *q) {

@@ -409,6 +409,23 @@ TEST(destruction_waits_for_the_last_block) {
     CHECK(!exists(empty));
 }
 
+// Another thread may ask meanwhile, since it walks all pools: here as the destruction leaves them for a moment.
+TEST(figures_amid_the_destruction) {
+    quarry_pool_t *pool = make((quarry_fifo_options_t){0});
+    if (!plain(pool)) TEST_SKIP("needs pools:off: a checked pool has figures of its own");
+    qy_fifo_t *f = inside(pool);
+    void *p = quarry_pool_alloc(pool, 1000, 8, 0);
+    CHECK(p);
+    f->pos = f->hot.pos;
+    f->hot.pos = NULL;
+    quarry_pool_stats_t s = stats_of(pool);
+    f->hot.pos = f->pos;
+    CHECK_EQ(s.used_bytes, 1000);
+    CHECK_EQ(s.requested_bytes, 1000);
+    quarry_pool_free(pool, p, 1000);
+    end(pool);
+}
+
 // ---- misuse ----------------------------------------------------------------------------------------------
 
 static void dies(void (*body)(void *), void *arg, const char *words) {

@@ -614,6 +614,36 @@ TEST(threads_and_forks) {
     }
 }
 
+// Another thread asks while a region comes with its block, and goes with it.
+static _Atomic bool come_and_gone;
+static void *comes_and_goes(void *unused) {
+    for (int i = 0; i < (SLOW ? 2000 : 20000); i++) {
+        void *p = quarry_pool_alloc(shared.pool, 32 * KIB, 16, 0);
+        CHECK(p);
+        quarry_pool_free(shared.pool, p, 32 * KIB);
+    }
+    come_and_gone = true;
+    return unused;
+}
+TEST(figures_are_exact_for_others) {
+    shared.pool =
+        quarry_pow2_create(&(quarry_pow2_options_t){.partitions = 1, .region_bytes = 64 * KIB, .give_back_bytes = 1});
+    if (!plain(shared.pool)) TEST_SKIP("needs pools:off: a checked pool keeps blocks in quarantine");
+    pthread_t thread;
+    come_and_gone = false;
+    CHECK_EQ(pthread_create(&thread, NULL, comes_and_goes, NULL), 0);
+    while (!come_and_gone) {
+        quarry_pool_stats_t s = stats_of(shared.pool);
+        CHECK(s.used_bytes == 0 || s.used_bytes == 32 * KIB);
+        CHECK_LE(s.frees, s.allocs);
+        quarry_pow2_stats_t f = figures(shared.pool);
+        CHECK_LE(f.free_bytes, f.region_bytes);
+    }
+    pthread_join(thread, NULL);
+    CHECK_EQ(figures(shared.pool).regions, 0);
+    end(shared.pool);
+}
+
 // Freed mappings go from thread to thread, in pieces: no byte may be in two blocks.
 static void *exchanges_large(void *arg) {
     uint64_t random = test_seed + (uintptr_t)arg * 7919;

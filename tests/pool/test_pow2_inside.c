@@ -176,9 +176,9 @@ TEST(the_check_sees_damage) {
     w->partitions[0].orders ^= 1u << 20;
     CHECK(qy_pow2_check(&w->pool));
     w->partitions[0].orders ^= 1u << 20;
-    w->partitions[0].free_bytes += 32;
+    w->partitions[0].used_bytes += 32;
     CHECK(qy_pow2_check(&w->pool));
-    w->partitions[0].free_bytes -= 32;
+    w->partitions[0].used_bytes -= 32;
     CHECK(!qy_pow2_check(&w->pool));
     quarry_pool_free(&w->pool, quarry_pool_alloc(&w->pool, 1 << 21, 16, 0), 1 << 21);
     CHECK(!qy_pow2_check(&w->pool));

@@ -220,8 +220,8 @@ static void fifo_stats(quarry_pool_t *pool, quarry_pool_stats_t *s) {
     uint64_t blocks = __atomic_load_n(&f->hot.blocks, __ATOMIC_RELAXED), freed = 0;
     size_t now = 0;
     if (f->current) {
-        char *pos =
-            f->dying ? __atomic_load_n(&f->pos, __ATOMIC_RELAXED) : __atomic_load_n(&f->hot.pos, __ATOMIC_RELAXED);
+        char *pos = __atomic_load_n(&f->hot.pos, __ATOMIC_ACQUIRE);
+        if (!pos) pos = __atomic_load_n(&f->pos, __ATOMIC_RELAXED);  // it is being destroyed
         now = (size_t)(pos - qy_fifo_start(f->current));
         freed = qy_fifo_freed_of(f->current, blocks, true);
         if (freed > blocks) freed = blocks;  // read a moment apart
@@ -256,7 +256,7 @@ static void fifo_destroy(quarry_pool_t *pool) {
     if (!fifo_observed(f)) {
         // A thread that frees a block may look, for the trace. From now on allocation finds the mark in its slow path.
         __atomic_store_n(&f->pos, qy_fifo_pos(f), __ATOMIC_RELAXED);
-        __atomic_store_n(&f->hot.pos, NULL, __ATOMIC_RELAXED);
+        __atomic_store_n(&f->hot.pos, NULL, __ATOMIC_RELEASE);
         f->hot.limit = NULL;
         if (qy_fifo_freeze(f)) qy_fifo_finish(f);
         return;

@@ -284,22 +284,28 @@ static size_t pow2_observed_usable(quarry_pool_t *pool, const void *ptr) {
     return pool->mode & QY_MODE_OBSERVED ? qy_observe_usable(pool, ptr) : pow2_usable(pool, ptr);
 }
 
+static uint64_t pow2_freed(const pow2_t *w, bool observed) {
+    if (observed) return atomic_load_explicit(&w->observed_frees, memory_order_acquire);
+    uint64_t frees = atomic_load_explicit(&w->mapped_frees, memory_order_acquire);
+    for (unsigned i = 0; i < w->partition_count; i++)
+        frees += atomic_load_explicit(&w->partitions[i].frees, memory_order_acquire);
+    return frees;
+}
+
 static void pow2_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
     pow2_t *w = (pow2_t *)pool;
     bool observed = pool->mode & QY_MODE_OBSERVED;
-    uint64_t allocs = 0, frees = 0, requested = 0;
+    uint64_t allocs = 0, requested = 0;
     size_t used = atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed);
+    stats->frees = pow2_freed(w, observed);  // before allocations, so that it is never more than these
     for (unsigned i = 0; i < w->partition_count; i++) {
         const pow2_partition_t *q = &w->partitions[i];
         allocs += pow2_get(&q->allocs);
-        frees += pow2_get(&q->frees);
         requested += pow2_get(&q->requested);
-        used += atomic_load_explicit(&q->region_bytes, memory_order_relaxed) -
-                atomic_load_explicit(&q->free_bytes, memory_order_relaxed);
+        used += atomic_load_explicit(&q->used_bytes, memory_order_relaxed);
     }
     stats->resizes = pow2_get(&w->resizes);
     stats->allocs = observed ? pow2_get(&w->observed_allocs) : allocs + pow2_get(&w->mapped_allocs);
-    stats->frees = observed ? pow2_get(&w->observed_frees) : frees + pow2_get(&w->mapped_frees);
     stats->requested_bytes =
         (observed ? pow2_get(&w->observed_requested) : requested + pow2_get(&w->mapped_requested)) +
         pow2_get(&w->resize_requested);

@@ -54,11 +54,12 @@ unsigned qy_pow2_list_remove(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, s
     return dirt;
 }
 
-QY_INLINE void count_free(pow2_partition_t *q, size_t more, size_t less) {
-    size_t now = atomic_load_explicit(&q->free_bytes, memory_order_relaxed);
+// Of blocks in use there are so many bytes more, and so many less.
+QY_INLINE void buddy_count(pow2_partition_t *q, size_t more, size_t less) {
+    size_t now = atomic_load_explicit(&q->used_bytes, memory_order_relaxed);
     QY_NEEDS(&q->lock);
     qy_assert(now + more >= less && now + more - less <= atomic_load_explicit(&q->region_bytes, memory_order_relaxed));
-    atomic_store_explicit(&q->free_bytes, now + more - less, memory_order_relaxed);
+    atomic_store_explicit(&q->used_bytes, now + more - less, memory_order_relaxed);
 }
 
 // ---- splitting ------------------------------------------------------------------------------------------
@@ -87,7 +88,7 @@ void *qy_pow2_take(pow2_t *w, pow2_partition_t *q, unsigned to, size_t *ret_dirt
     if (QY_UNLIKELY(order == r->order)) atomic_fetch_sub_explicit(&w->empty, pow2_bytes(order), memory_order_relaxed);
     if (order > to) split(w, q, r, index, order, to, dirt);
     r->map[index] = (uint8_t)(MAP_USED | to);
-    count_free(q, 0, pow2_bytes(to));
+    buddy_count(q, pow2_bytes(to), 0);
     POW2_ASSERT_SOUND(w, q);
     *ret_dirty = dirt ? pow2_bytes(dirt) : sizeof(pow2_links_t);  // not less than the links, which are never more
     return block;
@@ -108,7 +109,7 @@ QY_INLINE size_t join(
 
 bool qy_pow2_give(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order) {
     qy_assert(r->map[index] == (MAP_USED | order) && r->partition == q - w->partitions);
-    count_free(q, pow2_bytes(order), 0);
+    buddy_count(q, 0, pow2_bytes(order));
     unsigned was = order;
     size_t dirty = pow2_bytes(order);
     r->map[index] = 0;
@@ -148,7 +149,7 @@ bool qy_pow2_widen(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t inde
     }
     qy_bump(&q->joins, to - order);
     r->map[at] = (uint8_t)(MAP_USED | to);
-    count_free(q, 0, pow2_bytes(to) - pow2_bytes(order));
+    buddy_count(q, pow2_bytes(to) - pow2_bytes(order), 0);
     POW2_ASSERT_SOUND(w, q);
     *ret_index = at;
     *ret_dirty = dirty;
@@ -159,6 +160,6 @@ bool qy_pow2_widen(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t inde
 void qy_pow2_narrow(pow2_t *w, pow2_partition_t *q, pow2_region_t *r, size_t index, unsigned order, unsigned to) {
     split(w, q, r, index, order, to, order);
     r->map[index] = (uint8_t)(MAP_USED | to);
-    count_free(q, pow2_bytes(order) - pow2_bytes(to), 0);
+    buddy_count(q, 0, pow2_bytes(order) - pow2_bytes(to));
     POW2_ASSERT_SOUND(w, q);
 }

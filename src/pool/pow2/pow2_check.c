@@ -68,7 +68,7 @@ static const char *check_partition(const pow2_t *w, const pow2_partition_t *q, s
             *ret_dirty += pow2_dirty_bytes(pow2_dirt(r, pow2_index(r, b), order));
         }
     }
-    if (sums.bytes != atomic_load_explicit(&q->free_bytes, memory_order_relaxed))
+    if (sums.bytes != pow2_free_bytes(q, atomic_load_explicit(&q->region_bytes, memory_order_relaxed)))
         return "the sum of free blocks is wrong";
     return regions == atomic_load_explicit(&q->region_count, memory_order_relaxed) ? NULL
                                                                                    : "the number of regions is wrong";
@@ -156,9 +156,10 @@ void quarry_pow2_stats(quarry_pool_t *pool, quarry_pow2_stats_t *ret_stats) {
     };
     for (unsigned i = 0; i < w->partition_count; i++) {
         const pow2_partition_t *q = &w->partitions[i];
+        size_t bytes = atomic_load_explicit(&q->region_bytes, memory_order_relaxed);
         ret_stats->regions += atomic_load_explicit(&q->region_count, memory_order_relaxed);
-        ret_stats->region_bytes += atomic_load_explicit(&q->region_bytes, memory_order_relaxed);
-        ret_stats->free_bytes += atomic_load_explicit(&q->free_bytes, memory_order_relaxed);
+        ret_stats->region_bytes += bytes;
+        ret_stats->free_bytes += pow2_free_bytes(q, bytes);
         ret_stats->requested_bytes += pow2_get(&q->requested);
         ret_stats->rounded_bytes += pow2_get(&q->rounded);
         ret_stats->splits += pow2_get(&q->splits);
@@ -180,7 +181,7 @@ int quarry_pow2_partition_stats(quarry_pool_t *pool, unsigned index, quarry_pow2
         .allocs = pow2_get(&q->allocs),
         .frees = pow2_get(&q->frees),
         .regions = atomic_load_explicit(&q->region_count, memory_order_relaxed),
-        .free_bytes = atomic_load_explicit(&q->free_bytes, memory_order_relaxed),
+        .free_bytes = pow2_free_bytes(q, atomic_load_explicit(&q->region_bytes, memory_order_relaxed)),
     };
     return 0;
 }

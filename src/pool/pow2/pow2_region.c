@@ -125,8 +125,6 @@ static void count_region(pow2_partition_t *q, const pow2_region_t *r, bool more)
         &q->region_count, atomic_load_explicit(&q->region_count, memory_order_relaxed) + one, memory_order_relaxed);
     atomic_store_explicit(
         &q->region_bytes, atomic_load_explicit(&q->region_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
-    atomic_store_explicit(
-        &q->free_bytes, atomic_load_explicit(&q->free_bytes, memory_order_relaxed) + bytes, memory_order_relaxed);
 }
 
 // Where a whole region is refused (a limit, a small parent), a smaller one is better than none.
