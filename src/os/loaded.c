@@ -15,7 +15,18 @@ typedef struct each {
     void *arg;
 } each_t;
 
-// The build id lies in a note, which lies in a segment that is mapped.
+// A file may have notes that are in no segment, and so are not there.
+static bool loaded_has(const struct dl_phdr_info *info, const ElfW(Phdr) *part) {
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        size_t at = part->p_vaddr - h->p_vaddr;
+        if (h->p_type == PT_LOAD && (h->p_flags & PF_R) && at <= h->p_memsz && part->p_memsz <= h->p_memsz - at)
+            return true;
+    }
+    return false;
+}
+
+// The build id lies in a note.
 static void find_id(qy_os_loaded_t *l, const uint8_t *at, size_t bytes) {
     while (bytes >= sizeof(ElfW(Nhdr))) {
         const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
@@ -38,7 +49,7 @@ static int loaded_look_at(struct dl_phdr_info *info, size_t bytes, void *arg) {
     qy_os_loaded_t l = {.base = info->dlpi_addr, .path = info->dlpi_name ? info->dlpi_name : ""};
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
-        if (h->p_type == PT_NOTE && !l.id_bytes)
+        if (h->p_type == PT_NOTE && !l.id_bytes && loaded_has(info, h))
             find_id(&l, (const uint8_t *)(info->dlpi_addr + h->p_vaddr), h->p_memsz);
         if (h->p_type == PT_LOAD && l.segments < QY_LOADED_SEGMENTS)
             l.segment[l.segments++] = (qy_os_segment_t){h->p_vaddr, h->p_memsz, h->p_flags & 7};

@@ -3,11 +3,16 @@
 #include "harness.h"
 
 #include <fcntl.h>
+#include <link.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
 #include "os/fake.h"
+#include "os/loaded.h"
 #include "os/maps.h"
 
 static char path[4096];
@@ -93,6 +98,59 @@ TEST(odd_paths) {
     at_path(".so", ".so", true);
     at_path(" (deleted)", " (deleted)", true);
     at_path("\xff", "\xff", false);
+}
+
+// ---- what the loader has mapped ---------------------------------------------------------------------------------
+
+static void see_program(const qy_os_loaded_t *l, void *found) {
+    if (!*l->path) *(bool *)found = l->segments > 0;
+}
+TEST(loaded_files) {
+    bool found = false;
+    qy_os_each_loaded(see_program, &found);
+    CHECK(found);
+}
+
+// A copy of this program whose note, with the build id, is said to lie where nothing is.
+static bool copy_without_note(const char *to) {
+    struct stat st;
+    int in = open("/proc/self/exe", O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_EXCL, 0700);
+    CHECK(in >= 0 && out >= 0 && fstat(in, &st) == 0);
+    size_t bytes = (size_t)st.st_size;
+    char *file = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, in, 0);
+    CHECK(file != MAP_FAILED);
+    const ElfW(Ehdr) *head = (const void *)file;
+    ElfW(Phdr) *h = (void *)(file + head->e_phoff);
+    bool any = false;
+    for (unsigned i = 0; i < head->e_phnum; i++) {
+        // What is aligned to 8 the loader reads itself.
+        if (h[i].p_type != PT_NOTE || h[i].p_align != 4) continue;
+        h[i].p_vaddr = (ElfW(Addr))1 << 46;
+        any = true;
+    }
+    CHECK_EQ(write(out, file, bytes), (ssize_t)bytes);
+    munmap(file, bytes);
+    close(in);
+    close(out);
+    return any;
+}
+TEST(a_note_that_is_not_mapped) {
+    if (QY_ASAN || QY_TSAN) TEST_SKIP("needs a build without sanitizers: they read such notes themselves");
+    char copy[64];
+    int status = -1;
+    snprintf(copy, sizeof copy, "/tmp/test_maps.%d", (int)getpid());
+    bool any = copy_without_note(copy);
+    fflush(stdout);
+    pid_t pid = any ? fork() : -1;
+    if (pid == 0) {
+        execl(copy, copy, "loaded_files", (char *)NULL);
+        _exit(9);
+    }
+    bool ended = pid > 0 && waitpid(pid, &status, 0) == pid;
+    unlink(copy);
+    if (!any) TEST_SKIP("needs a program with a build id");
+    CHECK(ended);
+    CHECK_EQ(status, 0);
 }
 
 TEST_MAIN()
