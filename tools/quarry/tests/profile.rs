@@ -147,6 +147,10 @@ fn views_agree() {
     assert!(table.contains("leaking at program.c:") && table.contains("\nlasting: growth from"), "{table}");
     assert!(!table.lines().any(|line| line.matches(" +0 B").count() == 2), "{table}");
     assert!(table.contains(" more without lasting growth\n"), "{table}");
+    // After the end nothing is known.
+    let late = recorder.json(&["--at", "1h", "--window", "1h..", &trace]);
+    let end = late["duration_ns"].as_u64().unwrap();
+    assert_eq!((&late["query"]["at_ns"], &late["query"]["window_ns"]), (&end.into(), &vec![end, end].into()));
     let waste = &recorder.json(&["--waste", "-n", "50", "--at", "end", &trace])["page_waste"];
     let sites = waste["sites"].as_array().unwrap();
     let sum: u64 = sites.iter().map(|site| site["waste_bytes"].as_u64().unwrap()).sum();
