@@ -29,12 +29,10 @@ pub enum Moment {
     Part(f64),
 }
 
-/// The time of a trace's first and of its last event, in ticks, as its first and last blocks say.
+/// The time of a trace's first and of its last event, in ticks, as far as its first and last blocks can be read.
 pub fn ends(trace: &Trace) -> (u64, u64) {
-    let threads = trace.threads();
-    let first = threads.iter().map(|thread| thread.first_time).min().unwrap_or(0);
-    let last = threads.iter().map(|thread| thread.last_time).max().unwrap_or(first);
-    (first, last.max(first))
+    let times = trace.threads().iter().filter_map(|thread| thread.times);
+    times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default()
 }
 
 impl Moment {

@@ -52,7 +52,8 @@ impl Code {
     /// another process's by now.
     pub fn of_trace(trace: &Trace) -> Self {
         let head = trace.head();
-        let last = trace.threads().iter().map(|thread| thread.last_time).max().unwrap_or(0);
+        let times = trace.threads().iter().filter_map(|thread| thread.times);
+        let last = times.map(|(_, last)| last).max().unwrap_or(0);
         let begin = head.start_unix_ns.saturating_sub(SLACK);
         let end = head.start_unix_ns.saturating_add(trace.ticks_to_ns(last)).saturating_add(SLACK);
         let mut pieces = Vec::new();

@@ -28,10 +28,8 @@ pub struct ThreadInfo {
     pub blocks: u64,
     /// Records in them, those that define stacks among them.
     pub events: u64,
-    /// Time of its first event, in ticks.
-    pub first_time: u64,
-    /// Time of its last event, in ticks.
-    pub last_time: u64,
+    /// Times of its first and of its last event, in ticks; none where no event can be read.
+    pub times: Option<(u64, u64)>,
 }
 
 /// A trace. Its index is in memory, 24 bytes for each block; all else is read when it is asked for.
@@ -241,13 +239,12 @@ impl Trace {
         let blocks = self.blocks(stream);
         let mut reading = Reading::new(&self.source);
         let mut first = Cursor::new(stream.thread, blocks);
-        let first_time = first.next_event(&mut reading).ok().flatten().map_or(0, |event| event.time);
+        let first = first.next_event(&mut reading).ok().flatten();
         let mut info = ThreadInfo {
             thread: stream.thread,
             blocks: stream.count as u64,
             events: stream.records,
-            first_time,
-            last_time: first_time,
+            times: first.map(|event| (event.time, event.time)),
         };
         for block in blocks.iter().filter(|block| !block.whole) {
             let mut cursor = Cursor::new(stream.thread, std::slice::from_ref(block));
@@ -261,7 +258,7 @@ impl Trace {
             let mut any = false;
             while let Ok(Some(event)) = cursor.next_event(&mut reading) {
                 any = true;
-                info.last_time = info.last_time.max(event.time);
+                info.times = info.times.map(|(first, last)| (first, last.max(event.time)));
                 if let What::Clock { ns } = event.what
                     && clock.is_none_or(|(time, _)| time < event.time)
                 {

@@ -282,6 +282,19 @@ fn later_versions_have_extensions() {
     assert_eq!((read.len(), damage.count), (1, 0));
 }
 
+/// A thread of which nothing can be read did not begin with the machine.
+#[test]
+fn a_thread_that_cannot_be_read_has_no_times() {
+    let mut bytes = head();
+    bytes.extend(Block { time: 1000, ..Block::events(1, 0, &MARK) }.bytes());
+    let payload = bytes.len() + 64;
+    bytes.extend(Block { time: 1000, ..Block::events(2, 0, &MARK) }.bytes());
+    bytes[payload] ^= 1;
+    let trace = open(&bytes).unwrap();
+    let times: Vec<_> = trace.threads().iter().map(|thread| (thread.thread, thread.times)).collect();
+    assert_eq!(times, [(1, Some((1001, 1001))), (2, None)]);
+}
+
 /// A zero ends the payload; `touched` is said of the free that follows, and of nothing else.
 #[test]
 fn small_rules() {

@@ -30,7 +30,7 @@ fn random_events_come_back() {
                     merged.iter().filter(|event| event.thread == thread).cloned().collect();
                 assert!(read == wanted, "thread {thread} merged");
                 let info = trace.threads().iter().find(|info| info.thread == thread);
-                let ends = info.map(|info| (info.first_time, info.last_time));
+                let ends = info.and_then(|info| info.times);
                 assert_eq!(ends, wanted.first().map(|first| (first.time, wanted.last().unwrap().time)));
             }
             let mut wanted = StackTree::new();

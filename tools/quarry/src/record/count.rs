@@ -94,7 +94,8 @@ fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
     };
     let mut damage = trace.damage().clone();
     let (mut forks, mut children, mut hidden) = (0, Vec::new(), Vec::new());
-    let mut last = trace.threads().iter().map(|info| info.last_time).max().unwrap_or(0);
+    let times = trace.threads().iter().filter_map(|info| info.times);
+    let mut last = times.map(|(_, last)| last).max().unwrap_or(0);
     if trace.bytes() <= LONGEST {
         let sums = sums(&trace, output, &mut damage)?;
         (recorded.events, recorded.lost, recorded.counted) = (sums.events, sums.lost, true);
