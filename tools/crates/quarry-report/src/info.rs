@@ -415,26 +415,14 @@ fn lifetimes_allocs(info: &Info, style: Style) -> String {
     text + &histogram(lifetimes, style, "allocations later", count)
 }
 
-/// The same by nanoseconds: ticks have no unit that means anything.
-fn in_time(info: &Info) -> Histogram {
-    let mut by_ns = Histogram::default();
-    let ticks = &info.summary.lifetimes_ticks;
-    for index in ticks.filled() {
-        let (low, high) = Histogram::range(index);
-        let bar = ticks.bars[index];
-        // The middle of a bar stands for what is in it.
-        let ns = info.trace.duration_ns(low + (high - low) / 2);
-        by_ns.add_bar(ns, &bar);
-    }
-    by_ns
-}
-
 fn lifetimes_time(info: &Info, style: Style) -> String {
-    let lifetimes = in_time(info);
+    let lifetimes = &info.summary.lifetimes_ticks;
     if lifetimes.count.value() == 0 {
         return String::new();
     }
-    quantiles(&lifetimes, time) + &histogram(&lifetimes, style, "time", time)
+    // Bars are of ticks, whose unit means nothing. The bounds of a bar are times.
+    let label = |ticks: u64| time(info.trace.duration_ns(ticks));
+    quantiles(lifetimes, label) + &histogram(lifetimes, style, "time", label)
 }
 
 fn frees(info: &Info, style: Style) -> String {

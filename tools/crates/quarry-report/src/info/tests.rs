@@ -148,6 +148,20 @@ fn json_says_the_same() {
     assert_eq!(curve.iter().map(|point| point[1].as_u64().unwrap()).max(), Some(2000));
 }
 
+/// 2000 ticks of a clock of 3 GHz are 667 ns, and those below 2048 are within 682.
+#[test]
+fn lifetimes_are_within_what_the_text_says() {
+    let head = Head { ticks_per_second: 3_000_000_000, ..Head::default() };
+    let mut writer = TraceWriter::create(Vec::new(), &head, WriteOptions::default()).unwrap();
+    for (time, what) in [(1000, alloc(0x1000, 100, 0)), (3000, free(0x1000))] {
+        writer.event(&Event { time, thread: 1, what }).unwrap();
+    }
+    let trace = Trace::of_bytes(writer.finish(&End::default()).unwrap()).unwrap();
+    let text = with_info(&trace, |info| text(info, Style::default()));
+    assert!(text.contains("within 682 ns, nine tenths within 682 ns"), "{text}");
+    assert!(text.contains("341 ns … 682 ns"), "{text}");
+}
+
 /// 400 blocks of 1000 bytes of which one in 500 is drawn, and two of a MiB.
 fn sampled(rate: u64) -> Trace {
     let head = Head { process: 42, command: vec!["prog".into()], sample: rate, ..Head::default() };

@@ -40,14 +40,6 @@ impl Histogram {
         self.count.count(weight);
     }
 
-    /// Take in a bar of another, as blocks of this number.
-    pub fn add_bar(&mut self, number: u64, other: &Bar) {
-        let bar = &mut self.bars[(64 - number.leading_zeros()) as usize];
-        bar.count += other.count;
-        bar.bytes += other.bytes;
-        self.count += other.count;
-    }
-
     /// The least and the highest number of a bar.
     pub fn range(index: usize) -> (u64, u64) {
         match index {
