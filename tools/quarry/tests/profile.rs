@@ -241,6 +241,18 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn events_that_only_the_end_knows_of_are_lost() {
+    let Some(bench) = Bench::new() else { return };
+    let trace = bench.path("lost.jsonl");
+    let lines = "{\"op\":\"alloc\",\"size\":5,\"address\":16}\n{\"end\":{\"reason\":\"exit\",\"lost\":3}}\n";
+    std::fs::write(&trace, lines).unwrap();
+    let json = bench.run(&["profile", "-q", "--json", text(&trace)]).expect(0).json();
+    assert_eq!(json["trace"]["lost"], 3);
+    let said = bench.run(&["profile", "-q", text(&trace)]).expect(0).stdout;
+    assert!(said.contains("3 events, which are in no sum"), "{said}");
+}
+
+#[test]
 fn sums_of_a_sample_have_bounds() {
     let Some(recorder) = Recorder::new() else { return };
     let args = ["--sample", "4k", "-n", "50", "--", &recorder.program];

@@ -77,5 +77,7 @@ pub fn read(
     let stacks = events.take_stacks();
     let mut damage = trace.damage().clone();
     damage.merge(events.damage());
-    Ok(Read { profile: builder.finish(), stacks, damage })
+    let mut profile = builder.finish();
+    profile.lost = trace.lost(profile.lost);
+    Ok(Read { profile, stacks, damage })
 }

@@ -154,7 +154,7 @@ impl Report<'_> {
         rows.push(("allocated", format!("{requested} in {}", allocations(&allocs))));
         rows.push(("at the end", format!("{} still live", live(&end))));
         if profile.lost > 0 {
-            rows.push(("lost", format!("{}, so sums are too low", units::of(profile.lost, "event"))));
+            rows.push(("lost", format!("{}, which are in no sum", units::of(profile.lost, "event"))));
         }
         let rows = rows.into_iter().map(|(name, value)| vec![Text::from(name.to_owned()), Text::from(value)]);
         table::render(style, &[Align::Left, Align::Left], &[], rows.collect())

@@ -350,6 +350,26 @@ fn what_cannot_be_is_counted_and_left_out() {
     assert_eq!((report.left.blocks, report.left.bytes), (2, 60));
 }
 
+/// The end knows of events that no event tells of.
+#[test]
+fn what_was_lost_is_at_least_what_the_end_says() {
+    let lost = |noted: &[u64], at_the_end: u64| {
+        let mut writer =
+            TraceWriter::create(Vec::new(), &Default::default(), WriteOptions::default()).unwrap();
+        for &count in noted {
+            let what = What::Lost { count, reason: 1 };
+            writer.event(&Event { time: 1, thread: 1, what }).unwrap();
+        }
+        let end = End { lost: at_the_end, ..End::default() };
+        let trace = Trace::of_bytes(writer.finish(&end).unwrap()).unwrap();
+        let mut plan = Cursor::new(Vec::new());
+        let compiled = crate::compile::compile(&trace, &mut plan, Cut::new(Order::Deps), &mut |_| true);
+        compiled.unwrap().counts.lost
+    };
+    assert_eq!((lost(&[2], 3), lost(&[2, 2], 3), lost(&[], 3)), (3, 4, 3));
+    assert_eq!(lost(&[u64::MAX, 1], 0), u64::MAX);
+}
+
 #[test]
 fn sizes_and_alignments_of_any_kind() {
     let mut plan = Cursor::new(Vec::new());

@@ -78,6 +78,7 @@ pub fn compile<W: Write + Seek>(
             break;
         }
     }
+    compiler.counts.lost = trace.lost(compiler.counts.lost);
     Ok(Compiled { damage: events.damage().clone(), ..compiler.finish()? })
 }
 
@@ -142,7 +143,7 @@ impl<W: Write + Seek> Compiler<W> {
                 self.builder.end(thread);
             }
             What::Failed { .. } => self.counts.failed += 1,
-            What::Lost { count, .. } => self.counts.lost += count,
+            What::Lost { count, .. } => self.counts.lost = self.counts.lost.saturating_add(count),
             What::Pool { ref what, .. } => {
                 self.counts.pool_events += u64::from(!matches!(what, PoolWhat::Held { .. }));
             }

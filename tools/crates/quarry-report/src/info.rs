@@ -171,7 +171,7 @@ impl Info<'_> {
     /// Events that are not in the trace: what it says itself, at its end or in between.
     fn lost(&self) -> u64 {
         let noted = self.summary.lost.iter().fold(0u64, |sum, &n| sum.saturating_add(n));
-        self.trace.end().map_or(noted, |end| end.lost.max(noted))
+        self.trace.lost(noted)
     }
 
     /// Resident bytes when most bytes were live, or shortly before.

@@ -84,6 +84,11 @@ impl Trace {
         self.index.end.as_ref()
     }
 
+    /// Events that are not in the trace: as many as its events say, or its end, which knows of more.
+    pub fn lost(&self, noted: u64) -> u64 {
+        self.end().map_or(noted, |end| end.lost.max(noted))
+    }
+
     /// Bytes of the file.
     pub fn bytes(&self) -> u64 {
         self.source.len()

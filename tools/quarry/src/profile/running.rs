@@ -103,8 +103,9 @@ fn take(wanted: &Wanted, to: impl Write, output: &Output) -> anyhow::Result<Take
     let lost = reader.lost().map_or(0, |now| now.saturating_sub(lost));
     let (mut end, mut taken) = (trace.end()?, trace.taken);
     end.live = counted;
+    taken.lost = taken.lost.saturating_add(lost);
+    end.lost = taken.lost;
     trace.sink.finish(&end)?;
-    taken.lost += lost;
     taken.mean = head.sample;
     taken.stopped = stopped;
     Ok(taken)

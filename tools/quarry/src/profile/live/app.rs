@@ -13,7 +13,7 @@ use quarry_stats::maker;
 use quarry_stats::sampler::{Reader, Sampler};
 use quarry_symbols::Symbols;
 use quarry_trace::sample::Sampling;
-use quarry_trace::{Event, StackNode};
+use quarry_trace::{End, Event, StackNode};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 
@@ -168,8 +168,14 @@ impl<'a> App<'a> {
 
     fn taken(&self) -> Taken {
         let mut taken = self.trace.taken;
-        taken.lost += self.lost;
+        taken.lost = taken.lost.saturating_add(self.lost);
         taken
+    }
+
+    /// The end of a trace that ends now.
+    fn ended_now(&mut self) -> anyhow::Result<End> {
+        let lost = self.taken().lost;
+        Ok(End { lost, ..self.trace.end()? })
     }
 
     /// One more frame of what was sampled.
@@ -226,7 +232,7 @@ impl<'a> App<'a> {
             output.note(why);
         }
         if self.snapshot.is_due() {
-            let end = self.trace.end()?;
+            let end = self.ended_now()?;
             let names = self.snapshot.write(&mut self.trace.sink.writer, &end)?;
             output.note(format_args!("written: {names}"));
         }
@@ -328,7 +334,8 @@ impl View for App<'_> {
     }
 
     fn work(&mut self) {
-        let written = self.trace.end().and_then(|end| self.snapshot.write(&mut self.trace.sink.writer, &end));
+        let written =
+            self.ended_now().and_then(|end| self.snapshot.write(&mut self.trace.sink.writer, &end));
         self.state.look.message = Some(match written {
             Ok(names) => format!("written: {names}"),
             Err(error) => format!("not written: {}", failure::words(&error)),
