@@ -427,6 +427,11 @@ fn what_cannot_be_predicted_is_said_with_the_reason() {
         let reasons = stage.unknown("a.qtr", &[repeated, "2"]);
         assert!(reasons.iter().all(|reason| reason.contains("without repeats")), "{reasons:?}");
     }
+    for touch in ["all", "first", "none"] {
+        let reasons = stage.unknown("a.qtr", &["--touch", touch]);
+        assert!(reasons.iter().all(|reason| reason.contains("leave out --touch")), "{reasons:?}");
+    }
+    assert_eq!(stage.unknown("a.qtr", &["--touch", "recorded"]), ["", ""]);
     let [memory, cpu] = stage.unknown("a.qtr", &["--order", "strict"]);
     assert!(memory.is_empty() && cpu.contains("--order strict"), "{cpu}");
     // With contents compared there is a warm-up, and memory is looked at in a run of its own.

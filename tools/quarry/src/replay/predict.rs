@@ -13,7 +13,7 @@ use quarry_measure::witness;
 use quarry_replay::session::{self, Contestant, Session};
 use quarry_report::replay::prediction::Prediction;
 
-use super::{Compiled, Ordering, Recording, ReplayOptions};
+use super::{Compiled, Ordering, Recording, ReplayOptions, Touch};
 use crate::failure;
 use crate::output::Output;
 use crate::under;
@@ -84,6 +84,9 @@ fn possible(options: &ReplayOptions, recording: &Recording) -> Result<(), String
     }
     if options.threads > 1 || options.repeats > 1 {
         return Err(String::from("the program is one performance without repeats; leave out -t and -r"));
+    }
+    if options.touch != Touch::Recorded {
+        return Err(String::from("the program wrote what --touch recorded writes; leave out --touch"));
     }
     Ok(())
 }
