@@ -252,6 +252,32 @@ fn events_that_only_the_end_knows_of_are_lost() {
     assert!(said.contains("3 events, which are in no sum"), "{said}");
 }
 
+/// What is live where the recording ends is no leak, and limits say nothing of the rest.
+#[test]
+fn a_recording_that_stopped_early_is_told() {
+    let Some(bench) = Bench::new() else { return };
+    let trace = bench.path("whole.qtr");
+    bench.run(&["gen", "-q", "--allocations", "2000", "-o", text(&trace)]).expect(0);
+    const EARLY: &str = "what is live at its last event may have been freed later";
+    let whole = bench.run(&["profile", text(&trace)]).expect(0);
+    assert!(!whole.stderr.contains(EARLY), "{}", whole.stderr);
+    let bytes = std::fs::read(&trace).unwrap();
+    let end = bytes.windows(5).rposition(|window| window == b"QTRB\x03").unwrap();
+    std::fs::write(&trace, &bytes[..end]).unwrap();
+    bench.run(&["profile", text(&trace)]).expect(0).says("it has no end: the program was killed").says(EARLY);
+    let ended = |reason: &str| {
+        let lines = bench.path("ended.jsonl");
+        let end = format!("{{\"end\":{{\"reason\":\"{reason}\"}}}}\n");
+        std::fs::write(&lines, String::from("{\"op\":\"alloc\",\"size\":5,\"address\":16}\n") + &end).unwrap();
+        bench.run(&["profile", text(&lines)]).expect(0)
+    };
+    ended("disk full").says("recording stopped before the program did: disk full").says(EARLY);
+    for reason in ["", "exit", "crash", "killed", "detached"] {
+        let said = ended(reason).stderr;
+        assert!(!said.contains(EARLY), "{reason}: {said}");
+    }
+}
+
 #[test]
 fn sums_of_a_sample_have_bounds() {
     let Some(recorder) = Recorder::new() else { return };

@@ -54,7 +54,7 @@ pub struct Recorded {
 }
 
 /// What ends a process. All else ends the recording alone.
-pub(crate) const ENDS: [&str; 6] = ["exit", "_exit", "quick_exit", "exec", "crash", "killed"];
+pub const ENDS: [&str; 6] = ["exit", "_exit", "quick_exit", "exec", "crash", "killed"];
 
 impl Recorded {
     /// Did anything ask for memory?

@@ -8,8 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use quarry_profile::calls::Calls;
 use quarry_profile::model::{Division, Profile};
 use quarry_profile::read::{self, Read};
+use quarry_report::record::ENDS;
 use quarry_symbols::{Folding, Symbols};
-use quarry_trace::Trace;
+use quarry_trace::{End, Trace};
 
 use super::options::ProfileOptions;
 use crate::opened::{Opened, Whole};
@@ -34,13 +35,33 @@ pub fn open(path: &Path, output: &Output) -> anyhow::Result<(Trace, String)> {
     let opened = Opened::open(path, None, true).and_then(Opened::into_trace);
     let Whole { trace, name, remarks, .. } =
         opened.map_err(|error| failure::failed(failure::words(&error)))?;
-    for remark in remarks {
+    let early = early(path, &trace, &remarks);
+    for remark in remarks.into_iter().chain(early) {
         output.warn(format_args!("{name}: {remark}"));
     }
     if let Some(remark) = later::remark(path, &trace) {
         output.note(format_args!("{name}: {remark}"));
     }
     Ok((trace, name))
+}
+
+/// What to expect where the end of the trace is not that of the program. `said` is what its conversion said already.
+fn early(path: &Path, trace: &Trace, said: &[String]) -> Option<String> {
+    let why = match trace.end() {
+        None if crate::info::runs(path, trace) => String::from("it has no end: the program is still running"),
+        None => String::from("it has no end: the program was killed, or is still running elsewhere"),
+        Some(End { reason, .. }) if reason == "cut off" && !said.is_empty() => return None,
+        Some(End { reason, .. }) if is_stop(reason) => {
+            format!("recording stopped before the program did: {}", quarry_proc::shown(reason))
+        }
+        Some(_) => return None,
+    };
+    Some(format!("{why}; what is live at its last event may have been freed later"))
+}
+
+/// Does a recording with this end lack the rest of the program? A conversion may know of no reason, and `-p` lets the process go on.
+fn is_stop(reason: &str) -> bool {
+    !ENDS.contains(&reason) && !["", "detached"].contains(&reason)
 }
 
 /// Read it, and name what is in it.
