@@ -37,7 +37,9 @@ impl Classes {
             ("libjemalloc", Rule::Quarters, "jemalloc"),
             ("libmimalloc", Rule::Quarters, "mimalloc"),
         ];
-        match known.iter().find(|(begin, ..)| file.starts_with(begin)) {
+        // A running process that is sampled names no file.
+        let sampled = known.first().filter(|_| library == "quarry");
+        match known.iter().find(|(begin, ..)| file.starts_with(begin)).or(sampled) {
             Some(&(_, rule, name)) => Self { rule, name, is_own: true },
             None => Self { rule: Rule::Quarry, name: "Quarry", is_own: false },
         }
@@ -105,6 +107,7 @@ mod tests {
         assert_eq!(name("/usr/lib/x86_64-linux-gnu/libc.so.6"), ("glibc", true));
         assert_eq!(name("/opt/lib/libquarry-malloc.so.0.1.0"), ("Quarry", true));
         assert_eq!(name("libmimalloc.so.2.0"), ("mimalloc", true));
+        assert_eq!((name("quarry"), name("/usr/bin/quarry")), (("Quarry", true), ("Quarry", false)));
         assert_eq!(name("/opt/jemalloc/libjemalloc.so.2"), ("jemalloc", true));
         for other in ["", "/", "/lib/ld-musl-x86_64.so.1", "/libc.so.6/libtcmalloc.so.4", "libquarry-pow2.so"]
         {
