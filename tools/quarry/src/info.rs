@@ -22,6 +22,8 @@ use crate::output::{Output, Place};
 use crate::places::Where;
 use crate::{failure, inputs, later};
 
+pub use now::Processes;
+
 /// From this length on a trace takes long enough for a progress bar.
 const LONG: u64 = 32 << 20;
 /// Events between two moves of the bar.

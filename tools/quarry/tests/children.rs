@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::common::Ended;
+use crate::common::{Ended, kill};
 use crate::names::{Stage, plugins};
 
 const ENDS: &str = r#"
@@ -165,6 +165,78 @@ fn of_several_children_of_a_call_none_has_its_reason() {
         let ends = ends(&stage);
         assert_eq!(ends[0], ("kill".into(), Value::Null, Value::Null), "{words:?}");
         assert_eq!(ends[1], ("term".into(), "killed".into(), 15.into()), "{words:?}");
+    }
+}
+
+/// One process stays. With "inside" it is number 1 of a PID namespace, and number 2 stays as well; else its child has been killed, and
+/// nobody waits for that.
+const LEFT: &str = r#"
+    #define _GNU_SOURCE
+    #include <sched.h>
+    #include <signal.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    static int ready[2];
+    static void allocate(void) { for (int i = 0; i < 100; i++) *(char *volatile)malloc(1000 + i) = 1; }
+    static void stay(void) {
+        allocate();
+        alarm(300);
+        close(1), close(2);
+        if (write(ready[1], "x", 1) != 1) abort();
+        for (;;) pause();
+    }
+    int main(int argc, char **argv) {
+        int inside = argc > 1 && !strcmp(argv[1], "inside"), got;
+        char word[1];
+        sigset_t ended;
+        if (pipe(ready)) return 1;
+        if (inside && unshare(CLONE_NEWPID) && unshare(CLONE_NEWUSER | CLONE_NEWPID)) return 77;
+        allocate();
+        sigemptyset(&ended), sigaddset(&ended, SIGCHLD), sigprocmask(SIG_BLOCK, &ended, 0);
+        pid_t stays = fork();
+        if (!stays) {
+            if (!fork()) {
+                if (inside) stay();
+                allocate();
+                kill(getpid(), SIGKILL);
+            }
+            if (!inside) sigwait(&ended, &got);
+            stay();
+        }
+        for (int i = 0; i <= inside; i++) if (read(ready[0], word, 1) != 1) return 1;
+        printf("%d\n", stays);
+        return 0;
+    }"#;
+
+#[test]
+fn what_has_ended_does_not_run_and_what_runs_in_a_namespace_does() {
+    let Some(stage) = Stage::new() else { return };
+    stage.write("left.c", LEFT);
+    stage.cc("-w left.c -o left");
+    // Also: those that still run, by the numbers that they know themselves by.
+    let record = |how: &str| {
+        let _ = fs::remove_dir_all(stage.at("t"));
+        fs::create_dir(stage.at("t")).unwrap();
+        let summary = ["record", "-q", "--follow", "--summary", "s.json", "-o", "t/%p.qtr", "--", "./left", how];
+        let ended = stage.run(&summary);
+        let stays = ended.stdout.trim().parse::<u32>().ok();
+        if let Some(pid) = stays {
+            kill("KILL", pid);
+        }
+        let summary = fs::read_to_string(stage.at("s.json")).unwrap();
+        let traces = serde_json::from_str::<Value>(&summary).unwrap()["traces"].as_array().unwrap().clone();
+        let running = traces.iter().filter(|trace| trace["running"] == true);
+        let mut running: Vec<u64> = running.map(|trace| trace["process"].as_u64().unwrap()).collect();
+        running.sort_unstable();
+        (ended.code, stays, traces.len(), running)
+    };
+    let (code, stays, traces, running) = record("zombie");
+    assert_eq!((code, traces, running), (Some(0), 3, vec![stays.unwrap().into()]));
+    match record("inside") {
+        (Some(77), ..) => eprintln!("skipped: no PID namespaces here"),
+        (code, _, traces, running) => assert_eq!((code, traces, running), (Some(0), 3, vec![1, 2])),
     }
 }
 

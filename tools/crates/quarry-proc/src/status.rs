@@ -13,6 +13,8 @@ pub struct Status {
     pub state: char,
     /// The process.
     pub tgid: Option<u64>,
+    /// The number that it knows itself by: another one in a PID namespace of its own.
+    pub inner: Option<u64>,
     /// Its parent.
     pub parent: Option<u64>,
     /// The real user.
@@ -67,6 +69,7 @@ impl Status {
                 b"Name" => status.name = text::lossy(value),
                 b"State" => status.state = value.first().map_or('?', |&byte| char::from(byte)),
                 b"Tgid" => status.tgid = count,
+                b"NStgid" => status.inner = text::words(value).last().and_then(text::decimal),
                 b"PPid" => status.parent = count,
                 b"Uid" => status.user = count,
                 b"Threads" => status.threads = count,
@@ -103,6 +106,8 @@ mod tests {
         let status = Status::parse(b"Name:\tkworker/0:1\nState:\tI (idle)\nThreads:\t1\nNew:\tx\n").unwrap();
         assert_eq!((status.name.as_str(), status.state, status.threads), ("kworker/0:1", 'I', Some(1)));
         assert_eq!((status.vm_rss, status.vm_swap), (None, None));
+        let inside = Status::parse(b"Tgid:\t4711\nNStgid:\t4711\t12\t1\n").unwrap();
+        assert_eq!((inside.tgid, inside.inner), (Some(4711), Some(1)));
         assert!(Status::parse(b"nothing of the kind\n\n").is_none());
     }
 
@@ -110,6 +115,7 @@ mod tests {
     fn our_own_adds_up() {
         let status = Status::parse(&std::fs::read("/proc/self/status").unwrap()).unwrap();
         assert_eq!(status.tgid, Some(u64::from(std::process::id())));
+        assert!(status.inner.is_none_or(|inner| inner == u64::from(std::process::id())));
         let parts = [status.rss_anon, status.rss_file, status.rss_shmem];
         assert_eq!(parts.into_iter().sum::<Option<u64>>(), status.vm_rss);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What a recording left, counted.
 
+use std::cell::OnceCell;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use quarry_report::record::Recorded;
 use quarry_trace::{Counts, HiddenChild, Trace, TraceError};
 
 use super::name::Name;
+use crate::info::Processes;
 use crate::output::Output;
 
 /// Longer traces are not read to their end: their blocks say about how much is in them.
@@ -39,8 +41,11 @@ pub struct Counted {
 /// programs before its later ones.
 pub fn count(name: &Name, first: i32, output: &Output) -> (Vec<Counted>, Vec<String>) {
     let (mut counted, mut refused) = (Vec::new(), Vec::new());
-    for file in name.found() {
-        match of_file(&file, output) {
+    let files = name.found();
+    // Each has been mapped by its process before it got its name, so one look finds all that still write.
+    let processes = OnceCell::new();
+    for file in files {
+        match of_file(&file, &processes, output) {
             Ok(trace) => counted.push((name.number(&file, i64::from(trace.recorded.process)), trace)),
             Err(error) => refused.push(format!("{}: {error}", shown(&file))),
         }
@@ -78,7 +83,7 @@ pub fn shown(path: &Path) -> String {
     near.unwrap_or(path).display().to_string()
 }
 
-fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
+fn of_file(file: &Path, processes: &OnceCell<Processes>, output: &Output) -> Result<Counted, TraceError> {
     let trace = Trace::open(file)?;
     let head = trace.head();
     let mut recorded = Recorded {
@@ -109,7 +114,7 @@ fn of_file(file: &Path, output: &Output) -> Result<Counted, TraceError> {
         recorded.lost = recorded.lost.max(end.lost);
         recorded.end = Some(end.reason.clone());
     } else {
-        recorded.running = Path::new(&format!("/proc/{}", head.process)).exists();
+        recorded.running = processes.get_or_init(Processes::now).may_write(file, head);
     }
     recorded.seconds = trace.ticks_to_ns(last) as f64 / 1e9;
     recorded.damage = (damage.count, damage.bytes);
