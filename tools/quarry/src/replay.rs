@@ -367,8 +367,7 @@ impl Compiled {
                 let compiled = compile::compile(&trace, writer, cut, &mut progress).map_err(explain)?;
                 sample = sampled(&trace);
                 let head = trace.head();
-                let command =
-                    if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
+                let command = head.command_line();
                 let mut damage = trace.damage().clone();
                 damage.merge(&compiled.damage);
                 let damage = Some(damage.to_string()).filter(|damage| !damage.is_empty());

@@ -320,7 +320,7 @@ pub fn html(report: &Report) -> String {
     page(
         &Parts {
             title: format!("Memory of {}", crate::export::program(report)),
-            command: report.trace.head().command.join(" "),
+            command: report.trace.head().command_line(),
             summary: summary(report),
             verdict: report.verdict(),
             chart: match chart(report, Shape::FLAT) {

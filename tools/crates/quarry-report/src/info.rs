@@ -245,9 +245,8 @@ fn pairs(style: Style, rows: Vec<(&str, String)>) -> String {
 fn head(info: &Info, style: Style) -> String {
     let (head, summary) = (info.trace.head(), info.summary);
     let mut rows = Vec::new();
-    let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
     let or = |text: &str, other: &str| if text.is_empty() { other.to_owned() } else { harmless(text) };
-    let mut process = or(&command, "not named");
+    let mut process = or(&head.command_line(), "not named");
     if head.process != 0 {
         process += &format!(" (process {})", head.process);
     }

@@ -20,6 +20,9 @@ pub struct Head {
     pub program: String,
     /// What was typed.
     pub command: Vec<String>,
+    /// Was it longer than the room for it?
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub command_cut: bool,
     /// Blocks begin at multiples of this many bytes; 0: anywhere.
     pub grain: u64,
     /// Bytes of a page.
@@ -56,6 +59,7 @@ impl Default for Head {
             parent: 0,
             program: String::new(),
             command: Vec::new(),
+            command_cut: false,
             grain: 0,
             page: 0,
             clock: String::new(),
@@ -70,6 +74,17 @@ impl Default for Head {
             writer: String::new(),
             machine: String::new(),
         }
+    }
+}
+
+impl Head {
+    /// What was typed, or the program where that is not known. `…` stands for what was cut off.
+    pub fn command_line(&self) -> String {
+        let mut line = if self.command.is_empty() { self.program.clone() } else { self.command.join(" ") };
+        if self.command_cut {
+            line += " …";
+        }
+        line
     }
 }
 
@@ -122,6 +137,17 @@ pub struct Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_was_cut_stays_so() {
+        let cut = r#"{"format":"quarry-trace/1","program":"/bin/prog","command":["prog","a"],"command_cut":true}"#;
+        let head: Head = serde_json::from_str(cut).unwrap();
+        assert_eq!(head.command_line(), "prog a …");
+        let again: Head = serde_json::from_str(&serde_json::to_string(&head).unwrap()).unwrap();
+        assert_eq!(again, head);
+        assert_eq!(Head { command: Vec::new(), ..head }.command_line(), "/bin/prog …");
+        assert!(!serde_json::to_string(&Head::default()).unwrap().contains("command_cut"));
+    }
 
     #[test]
     fn what_is_missing_is_zero_and_what_is_unknown_ignored() {

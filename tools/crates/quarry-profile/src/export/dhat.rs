@@ -51,7 +51,7 @@ pub fn dhat<'a>(report: &'a Report) -> Lazy<'a> {
         ("tu", "µs".into()),
         ("Mtu", "s".into()),
         ("tuth", 10.into()),
-        ("cmd", head.command.join(" ").into()),
+        ("cmd", head.command_line().into()),
         ("pid", head.process.into()),
         ("tg", us(profile.peak.time).into()),
         ("te", us(profile.last).into()),

@@ -20,6 +20,7 @@ fn trace(end: bool) -> Trace {
     let head = Head {
         process: 42,
         command: vec!["prog".into(), "a\x1b[31m".into()],
+        command_cut: true,
         clock: "monotonic".into(),
         start_unix_ns: 1_795_284_005_000_000_000,
         ..Head::default()
@@ -95,7 +96,7 @@ fn the_text_says_what_happened() {
     let lines: Vec<String> =
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for wanted in [
-        "program prog a?[31m (process 42)",
+        "program prog a?[31m … (process 42)",
         "time 8 µs, from 2026-11-21 18:00:05 UTC",
         "end exit",
         "3 allocations of 383 B on average, of 3 different sizes; 375 000 in a second",

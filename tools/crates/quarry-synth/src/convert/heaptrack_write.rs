@@ -56,8 +56,7 @@ impl<W: Write> HeaptrackSink<W> {
             first: None,
             losses: Losses::default(),
         };
-        let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
-        let command = command.replace(|c: char| c.is_control(), " ");
+        let command = head.command_line().replace(|c: char| c.is_control(), " ");
         let version = super::heaptrack::VERSION;
         sink.line(format_args!("v {HEAPTRACK:x} {version:x}"))?;
         sink.line(format_args!("X {}", if command.is_empty() { "?" } else { &command }))?;

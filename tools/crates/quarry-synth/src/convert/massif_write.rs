@@ -99,11 +99,10 @@ impl<W: Write> MassifSink<W> {
     /// Of a trace with this head. What `folding` folds is left out at the inner end of each stack, as massif does with
     /// malloc.
     pub fn new(output: W, head: &Head, folding: Folding) -> Self {
-        let command = if head.command.is_empty() { head.program.clone() } else { head.command.join(" ") };
         let format = Massif {
             output,
             folding,
-            command,
+            command: head.command_line(),
             by_bytes: head.clock == "synthetic",
             in_time: Course::default(),
             in_bytes: Course::default(),
