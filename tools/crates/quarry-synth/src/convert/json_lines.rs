@@ -322,8 +322,11 @@ impl JsonSource {
             return Err(format!("the schema is '{}', and not {SCHEMA}", shown(schema.as_bytes())));
         }
         if let Some(head) = line.head.take() {
-            let first = self.lines.number() == 1 || self.events == 0 && self.stacks.is_empty();
-            return if first { Ok(Read::Head(head)) } else { Err("a head must be the first line".into()) };
+            if self.events == 0 && self.stacks.is_empty() && self.end.is_none() {
+                return Ok(Read::Head(head));
+            }
+            self.lines.end_before_another();
+            return Ok(Read::Nothing);
         }
         if self.end.is_some() {
             return Err("a line behind the end".into());

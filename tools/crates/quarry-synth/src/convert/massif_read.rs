@@ -83,6 +83,10 @@ pub(super) fn read(input: Input) -> Result<Profile, Error> {
     profile.unit = text.value("time_unit", ':')?.unwrap_or_default();
     let (mut complete, mut best) = (!profile.unit.is_empty(), (false, 0));
     while complete && let Some(line) = text.next()? {
+        if ["desc:", "cmd:"].iter().any(|begin| line.starts_with(begin)) {
+            text.lines.end_before_another();
+            break;
+        }
         text.held = Some(line);
         let Some((snapshot, is_peak, tree)) = snapshot(&mut text)? else {
             complete = false;
@@ -264,6 +268,16 @@ mod tests {
         let names: Vec<&str> = read.stacks.iter().map(|stack| stack.frames[0].as_str()).collect();
         assert_eq!((read.command.as_str(), read.damaged), ("./prog a#b", false));
         assert_eq!(names, ["a::{closure#0} at a.rs:3", "a::{closure#1} at a.rs:3"]);
+    }
+
+    #[test]
+    fn another_file_behind_the_first_is_told() {
+        for (head, line) in [("desc: (none)\ncmd: ./a\ntime_unit: i\n", 13), ("cmd: ./a\ntime_unit: i\n", 12)] {
+            let one = format!("{head}{}", snapshot(0, 30, "n0: 30 (heap)\n"));
+            let read = profile(&one.repeat(2)).unwrap();
+            assert_eq!((read.snapshots.len(), read.damaged), (1, true));
+            assert!(read.remarks[0].starts_with(&format!("another file begins in line {line};")), "{:?}", read.remarks);
+        }
     }
 
     #[test]

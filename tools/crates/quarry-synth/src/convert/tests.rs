@@ -359,7 +359,6 @@ fn json_that_makes_no_sense_is_refused_where_it_stands() {
         ("{\"op\":\"pool_jump\",\"pool\":1}", "'pool_jump'"),
         ("{\"t\":1,\"op\":\"thread_end\"}", "before that of the last event"),
         ("{\"x\":1}", "has no \"op\""),
-        ("{\"head\":{}}", "first line"),
         ("{\"schema\":\"other/1\"}", "'other/1'"),
         ("nonsense", "expected"),
     ] {
@@ -647,9 +646,13 @@ fn a_command_of_heaptrack_may_have_newlines() {
 fn another_file_behind_the_first_is_told() {
     let heaptrack = "v 10400 3\nX ./a\nI 1000 5f1d9e\na 64 0\n+ 0\n";
     let mtrace = "= Start\n@ ./a:[0x10] + 0x1000 0x64\n= End\n";
-    let mut twice: [(Box<dyn Source>, usize); 2] = [
+    let json = "{\"head\":{}}\n{\"op\":\"alloc\",\"size\":5,\"address\":16}\n";
+    let ended = format!("{json}{{\"end\":{{\"reason\":\"exit\"}}}}\n");
+    let mut twice: [(Box<dyn Source>, usize); 4] = [
         (Box::new(HeaptrackSource::new(input(heaptrack.repeat(2).as_bytes())).unwrap()), 6),
         (Box::new(MtraceSource::new(input(mtrace.repeat(2).as_bytes()))), 4),
+        (Box::new(JsonSource::new(input(json.repeat(2).as_bytes())).unwrap()), 3),
+        (Box::new(JsonSource::new(input(ended.repeat(2).as_bytes())).unwrap()), 4),
     ];
     for (source, line) in &mut twice {
         let items = all(&mut **source).unwrap();
