@@ -302,6 +302,16 @@ fn sums_of_a_sample_have_bounds() {
         !lines.is_empty() && lines.iter().all(|line| line.contains(" … ") || line.contains('≤')),
         "{tree}"
     );
+    // So has what was live at the peak, on a page of another moment.
+    for (at, sums) in [("peak", 4), ("end", 5)] {
+        let page = recorder.bench.path("page.html");
+        let asked = [&["profile", "-q", "--at", at, "-o", page.to_str().unwrap()], &args[..]].concat();
+        recorder.quarry(&asked).expect(0);
+        let html = std::fs::read_to_string(&page).unwrap();
+        let (_, data) = html.split_once("id=\"data\">").unwrap();
+        let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+        assert_eq!(data["down"]["bounds"][0].as_array().unwrap().len(), 3 * sums, "{at}");
+    }
     let window = recorder.json(&[&["--window", ".."], &args[..]].concat());
     let parts = window["groups"].as_array().unwrap().iter().map(|group| &group["window"]);
     assert!(parts.clone().any(|part| part.get("allocated_bytes_interval").is_some()), "{window:#}");

@@ -407,6 +407,22 @@ fn the_page_has_the_numbers_of_the_json() {
     }
 }
 
+#[test]
+fn each_box_of_a_sample_has_an_interval() {
+    let (Some(bench), Some(mut browser)) = (Bench::new(), Browser::new(DESKTOP)) else { return };
+    let trace = Forest { sample: 4096, seed: 9, ..Forest::SMALL }.plant(&bench, "s.qtr");
+    let page = export(&bench, &trace, "s.html", &["--at", "end"]);
+    open(&mut browser, &page);
+    let metrics = strings(&browser.eval("metrics.map(metric => metric.name)"));
+    assert!(metrics.iter().any(|name| name == "live at the peak"), "{metrics:?}");
+    for (number, name) in metrics.iter().enumerate() {
+        browser.eval(&format!("change({{ metric: {number} }})"));
+        let whole = browser.text("T.boxes()[0]");
+        assert!(whole.contains(" … "), "{name}: {whole}");
+    }
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 /// Of an option that is there twice only the last one is kept.
 fn keep_last<'a>(mut list: Vec<&'a str>, word: &'a str) -> Vec<&'a str> {
     if let Some(at) = list.iter().position(|&known| word == "--top" && known == word) {

@@ -170,7 +170,9 @@ fn tree_of(report: &Report) -> Named {
             let end = Drawn { sum: sums.live_bytes, blocks: sums.live.seen() };
             let [allocated, allocations] =
                 [sums.bytes, sums.allocs].map(|sum| Drawn { sum, blocks: sums.allocs.seen() });
-            vec![live(&at), end, allocated, allocations]
+            // Where the peak leads, it is the first of these.
+            let peak = (report.query.at != At::Peak).then(|| live(&peak));
+            [live(&at), end, allocated, allocations].into_iter().chain(peak).collect()
         };
         let values = [
             at.bytes.value(),

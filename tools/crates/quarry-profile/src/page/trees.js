@@ -24,7 +24,7 @@ const metrics = diff ? [
   { name: "change of each box with all that it calls", text: bytes, of: row => Math.max(row[1][0], row[1][1]), about: "A box has the colour of everything in it: its own function, and all that it calls." },
 ] : [
   { name: data.at, text: bytes, of: value("at"), bounds: 0, about: "Live bytes are allocated and not yet freed. " + data.atAbout },
-  ...data.at === data.peak ? [] : [{ name: data.peak, text: bytes, of: value("peak"), about: "Bytes that were live at the moment at which most bytes were." }],
+  ...data.at === data.peak ? [] : [{ name: data.peak, text: bytes, of: value("peak"), bounds: 4, about: "Bytes that were live at the moment at which most bytes were." }],
   { name: "live at the end of the window", text: bytes, of: row => within(row).live, whole: 1, about: "Bytes that were live when the window of time ended." },
   { name: "growth in the window", text: signed, of: growth, about: "Live bytes at the end of the window, less those at its beginning. Only calls that grew have a box. What shrank is in the table, and a sum over both stands above the graph." },
   { name: "allocated in the window", text: bytes, of: row => within(row).born, whole: 2, about: "All bytes that were requested within the window, whether they were freed or not." },
@@ -55,6 +55,7 @@ const treeOf = ({ calls, rows, bounds }) => {
       const at = row[0], own = metric.of(row);
       width[at] += Math.max(0, own); net[at] += own;
       if (diff) { before[at] += row[1][0]; after[at] += row[1][1]; noise[at] += row[3] ?? 0; }
+      else if (metric.of === growth) after[at] += within(row).live;
     }
     tree.own = diff && metric.own && state.way === "down" ? { before: before.slice(), after: after.slice(), noise: noise.slice() } : null;
     for (let call = n - 1; call > 0; call--) for (const sums of [width, net, before, after, noise]) sums[calls[call][0]] += sums[call];
@@ -85,5 +86,6 @@ const said = call => {
     const noise = d.error === 0 ? "" : Math.abs(d.change) <= d.error ? `, within noise of ±${bytes(d.error)}` : `, more than noise of ±${bytes(d.error)}`;
     return `${at.name(call)}: ${at.own && call !== 0 ? "itself " : ""}${bytes(d.before)} before, ${bytes(d.after)} after, ${signed(d.change)}${noise}`;
   }
-  return `${at.name(call)}: ${between(text, estimated(metric(), at, call, at.net[call]))}${part(at.net[call], at.width[0])}`;
+  const sum = data.rate && metric().of === growth ? aroundGrowth(at.net[call], at.after[call]) : estimated(metric(), at, call, at.net[call]);
+  return `${at.name(call)}: ${between(text, sum)}${part(at.net[call], at.width[0])}`;
 };
