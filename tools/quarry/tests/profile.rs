@@ -252,6 +252,22 @@ fn events_that_only_the_end_knows_of_are_lost() {
     assert!(said.contains("3 events, which are in no sum"), "{said}");
 }
 
+#[test]
+fn a_call_stack_in_two_threads_is_one() {
+    let Some(bench) = Bench::new() else { return };
+    let (lines, page) = (bench.path("threads.jsonl"), bench.path("threads.html"));
+    let alloc = |thread: u32| {
+        format!("{{\"op\":\"alloc\",\"size\":5,\"address\":{},\"thread\":{thread},\"stack\":1}}\n", 16 * thread)
+    };
+    let stack = String::from("{\"op\":\"stack\",\"id\":1,\"pc\":4096}\n");
+    std::fs::write(&lines, stack + &alloc(1) + &alloc(2)).unwrap();
+    for by in ["site", "thread"] {
+        bench.run(&["profile", "-q", "--by", by, "-o", text(&page), text(&lines)]).expect(0);
+        let html = std::fs::read_to_string(&page).unwrap();
+        assert!(html.contains("10 B were allocated, from 1 call stack."), "{by}: {html}");
+    }
+}
+
 /// What is live where the recording ends is no leak, and limits say nothing of the rest.
 #[test]
 fn a_recording_that_stopped_early_is_told() {

@@ -244,6 +244,10 @@ fn ends(report: &Report, profile: &Profile, joined: u32) -> Vec<u64> {
 /// Behind the title of the page.
 fn summary(report: &Report) -> String {
     let profile = report.profile;
+    // Rows are in the order of call stacks, of which each may have several: by thread, size or pool.
+    let rows = report.answer.all.rows.iter().map(|&row| profile.rows[row as usize].key.stack);
+    let mut stacks: Vec<_> = rows.collect();
+    stacks.dedup();
     let sample = match profile.sampling.is_sample() {
         true => format!(
             " All numbers are estimates: of all bytes, one in {} was drawn, and with it the block that it lies in. In parentheses stand the \
@@ -272,7 +276,7 @@ fn summary(report: &Report) -> String {
             report.answer.all.sums.allocs.seen(),
             bytes
         ),
-        quarry_report::units::of(profile.rows.len() as u64, "call stack"),
+        quarry_report::units::of(stacks.len() as u64, "call stack"),
     )
 }
 
