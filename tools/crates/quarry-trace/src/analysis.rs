@@ -349,7 +349,7 @@ impl Analysis {
         let sum = self.threads.at(thread);
         self.notes.add(event);
         match &event.what {
-            What::Failed { size, .. } => self.failed_bytes.add(*size, failed),
+            What::Failed { size, .. } => self.failed_bytes.add_request(*size, failed),
             What::ThreadBegin { tid, .. } => sum.tid = *tid,
             What::ThreadName(name) => sum.name = notes::short(name),
             What::ThreadEnd => sum.end = ThreadEnd::Ended,

@@ -224,6 +224,13 @@ impl Estimate {
         }
     }
 
+    /// One more request, which may be of any number of bytes: no sum of them is above the highest number.
+    pub fn add_request(&mut self, bytes: u64, weight: Weight) {
+        let seen = self.seen.saturating_add(bytes);
+        self.add(bytes, weight);
+        self.seen = seen;
+    }
+
     /// One more block.
     #[inline]
     pub fn count(&mut self, weight: Weight) {

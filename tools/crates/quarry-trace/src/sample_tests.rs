@@ -21,6 +21,14 @@ fn what_was_added_since() {
 }
 
 /// Where blocks were drawn at several rates, the coarsest bounds what was not drawn, in whatever order they came.
+/// An overflow of calloc is a request of all bytes that there are.
+#[test]
+fn requests_of_any_size_do_not_wrap() {
+    let mut sum = Estimate::default();
+    [u64::MAX, 100].iter().for_each(|&bytes| sum.add_request(bytes, Weight::ONE));
+    assert_eq!((sum.value(), sum.interval()), (u64::MAX, (u64::MAX, u64::MAX)));
+}
+
 #[test]
 fn the_coarsest_rate_bounds_what_was_not_drawn() {
     let sum = |rates: [u64; 2]| {
