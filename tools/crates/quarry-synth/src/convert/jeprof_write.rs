@@ -126,10 +126,14 @@ fn one_line(text: &str) -> String {
 
 /// What was inlined into each other, the outermost first, as such tables have it.
 fn name(frames: &[Frame]) -> String {
-    let name = |frame: &Frame| match &frame.function {
+    let name = |frame: &Frame| {
+        let text = frame.function.clone().unwrap_or_else(|| frame.text());
         // Two dashes part names.
-        Some(function) => one_line(function).replace("--", "- -"),
-        None => one_line(&frame.text()),
+        let mut line = one_line(&text);
+        while line.contains("--") {
+            line = line.replace("--", "- -");
+        }
+        line
     };
     frames.iter().rev().map(name).collect::<Vec<_>>().join("--")
 }
@@ -241,6 +245,21 @@ fn write_module(to: &mut impl Write, module: &Module, base: u64) -> io::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_have_no_two_dashes() {
+        let frame = |function: Option<&str>, module: &str| Frame {
+            function: function.map(Into::into),
+            file: None,
+            line: None,
+            module: module.into(),
+            offset: 0x10,
+            unplaced: false,
+            within_page: false,
+        };
+        let frames = [frame(Some("a---b"), "/x"), frame(None, "/opt/lib--c.so")];
+        assert_eq!(name(&frames), "lib- -c.so+0x10--a- - -b");
+    }
 
     #[test]
     fn addresses_that_files_took_up() {
