@@ -219,7 +219,8 @@ fn what_has_ended_does_not_run_and_what_runs_in_a_namespace_does() {
     let record = |how: &str| {
         let _ = fs::remove_dir_all(stage.at("t"));
         fs::create_dir(stage.at("t")).unwrap();
-        let summary = ["record", "-q", "--follow", "--summary", "s.json", "-o", "t/%p.qtr", "--", "./left", how];
+        let summary =
+            ["record", "-q", "--follow", "--summary", "s.json", "-o", "t/%p.qtr", "--", "./left", how];
         let ended = stage.run(&summary);
         let stays = ended.stdout.trim().parse::<u32>().ok();
         if let Some(pid) = stays {

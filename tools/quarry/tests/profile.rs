@@ -257,7 +257,10 @@ fn a_call_stack_in_two_threads_is_one() {
     let Some(bench) = Bench::new() else { return };
     let (lines, page) = (bench.path("threads.jsonl"), bench.path("threads.html"));
     let alloc = |thread: u32| {
-        format!("{{\"op\":\"alloc\",\"size\":5,\"address\":{},\"thread\":{thread},\"stack\":1}}\n", 16 * thread)
+        format!(
+            "{{\"op\":\"alloc\",\"size\":5,\"address\":{},\"thread\":{thread},\"stack\":1}}\n",
+            16 * thread
+        )
     };
     let stack = String::from("{\"op\":\"stack\",\"id\":1,\"pc\":4096}\n");
     std::fs::write(&lines, stack + &alloc(1) + &alloc(2)).unwrap();
@@ -284,7 +287,8 @@ fn a_recording_that_stopped_early_is_told() {
     let ended = |reason: &str| {
         let lines = bench.path("ended.jsonl");
         let end = format!("{{\"end\":{{\"reason\":\"{reason}\"}}}}\n");
-        std::fs::write(&lines, String::from("{\"op\":\"alloc\",\"size\":5,\"address\":16}\n") + &end).unwrap();
+        std::fs::write(&lines, String::from("{\"op\":\"alloc\",\"size\":5,\"address\":16}\n") + &end)
+            .unwrap();
         bench.run(&["profile", text(&lines)]).expect(0)
     };
     ended("disk full").says("recording stopped before the program did: disk full").says(EARLY);

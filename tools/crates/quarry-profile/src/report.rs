@@ -127,7 +127,8 @@ impl Report<'_> {
 
     fn head(&self, style: Style) -> String {
         let (profile, head) = (self.profile, self.trace.head());
-        let command: String = head.command_line().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let command: String =
+            head.command_line().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let file = if self.kept { self.file } else { "not kept (--trace FILE keeps it)" };
         let mut rows = vec![("trace", format!("{file}, {}", units::of(profile.events, "event")))];
         if !command.is_empty() {

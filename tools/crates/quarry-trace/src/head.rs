@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn a_command_that_was_cut_stays_so() {
-        let cut = r#"{"format":"quarry-trace/1","program":"/bin/prog","command":["prog","a"],"command_cut":true}"#;
+        let cut =
+            r#"{"format":"quarry-trace/1","program":"/bin/prog","command":["prog","a"],"command_cut":true}"#;
         let head: Head = serde_json::from_str(cut).unwrap();
         assert_eq!(head.command_line(), "prog a …");
         let again: Head = serde_json::from_str(&serde_json::to_string(&head).unwrap()).unwrap();

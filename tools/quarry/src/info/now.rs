@@ -46,7 +46,8 @@ impl Processes {
     /// May there be one? A process of that number that may not be looked at is taken for it while it has memory.
     pub fn may_write(&self, trace: &Path, head: &Head) -> bool {
         let Ok(about) = fs::metadata(trace) else { return false };
-        let may = |process: &Process| maps(process, about.ino()).unwrap_or_else(|| process.expect_memory().is_ok());
+        let may =
+            |process: &Process| maps(process, about.ino()).unwrap_or_else(|| process.expect_memory().is_ok());
         self.of(head).any(may)
     }
 

@@ -272,11 +272,16 @@ mod tests {
 
     #[test]
     fn another_file_behind_the_first_is_told() {
-        for (head, line) in [("desc: (none)\ncmd: ./a\ntime_unit: i\n", 13), ("cmd: ./a\ntime_unit: i\n", 12)] {
+        for (head, line) in [("desc: (none)\ncmd: ./a\ntime_unit: i\n", 13), ("cmd: ./a\ntime_unit: i\n", 12)]
+        {
             let one = format!("{head}{}", snapshot(0, 30, "n0: 30 (heap)\n"));
             let read = profile(&one.repeat(2)).unwrap();
             assert_eq!((read.snapshots.len(), read.damaged), (1, true));
-            assert!(read.remarks[0].starts_with(&format!("another file begins in line {line};")), "{:?}", read.remarks);
+            assert!(
+                read.remarks[0].starts_with(&format!("another file begins in line {line};")),
+                "{:?}",
+                read.remarks
+            );
         }
     }
 

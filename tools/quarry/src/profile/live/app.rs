@@ -334,8 +334,7 @@ impl View for App<'_> {
     }
 
     fn work(&mut self) {
-        let written =
-            self.ended_now().and_then(|end| self.snapshot.write(&mut self.trace.sink.writer, &end));
+        let written = self.ended_now().and_then(|end| self.snapshot.write(&mut self.trace.sink.writer, &end));
         self.state.look.message = Some(match written {
             Ok(names) => format!("written: {names}"),
             Err(error) => format!("not written: {}", failure::words(&error)),
