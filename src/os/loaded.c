@@ -16,7 +16,7 @@ typedef struct each {
 } each_t;
 
 // A file may have notes that are in no segment, and so are not there.
-static bool loaded_has(const struct dl_phdr_info *info, const ElfW(Phdr) *part) {
+static bool loaded_has(const struct dl_phdr_info *info, const ElfW(Phdr) * part) {
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
         size_t at = part->p_vaddr - h->p_vaddr;
