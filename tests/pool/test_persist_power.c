@@ -157,6 +157,22 @@ TEST(journal_survives_power_failure) {
     CHECK_GT(disks_seen, 500);
 }
 
+// A pool with a journal whose second sync meets a disk that fails at its n-th write, and what that sync answered.
+static quarry_persist_t *after_a_sync_that_fails(unsigned n, int *ret) {
+    uint64_t seed = test_seed;
+    quarry_persist_t *s = pt_new(pt_path, QUARRY_PERSIST_JOURNAL);
+    pt_slots(s, SLOTS);
+    for (unsigned i = 0; i < 20; i++) change(s, &seed);
+    CHECK_EQ(quarry_persist_sync(s), 0);
+    state_before = state_of(s);
+    for (unsigned i = 0; i < 20; i++) change(s, &seed);
+    state_after = state_of(s);
+    quarry_os_fault(n, 1, 1u << QY_OS_FILE_WRITE);
+    *ret = quarry_persist_sync(s);
+    quarry_os_fault(0, 0, 0);
+    return s;
+}
+
 // And recovery may be interrupted in the same way. First the disk fails at the n-th write of a sync, from there on;
 // then the file is opened while the power fails at every event.
 TEST(power_fails_again_in_recovery) {
@@ -164,18 +180,9 @@ TEST(power_fails_again_in_recovery) {
     unsigned finished = 0, undone = 0;
     tries = 6;
     for (unsigned n = 1;; n++) {
-        uint64_t seed = test_seed;
         chance = test_seed + n;
-        quarry_persist_t *s = pt_new(pt_path, QUARRY_PERSIST_JOURNAL);
-        pt_slots(s, SLOTS);
-        for (unsigned i = 0; i < 20; i++) change(s, &seed);
-        CHECK_EQ(quarry_persist_sync(s), 0);
-        state_before = state_of(s);
-        for (unsigned i = 0; i < 20; i++) change(s, &seed);
-        state_after = state_of(s);
-        quarry_os_fault(n, 1, 1u << QY_OS_FILE_WRITE);
-        int r = quarry_persist_sync(s);
-        quarry_os_fault(0, 0, 0);
+        int r;
+        quarry_persist_t *s = after_a_sync_that_fails(n, &r);
         qy_persist_abandon(s);
         if (r == 0) break;
         size_t bytes = pt_read(pt_path, first, sizeof first);
@@ -200,16 +207,8 @@ TEST(power_fails_again_in_recovery) {
 TEST(growth_is_refused_after_a_failed_sync) {
     unsigned finished = 0;
     for (unsigned n = 1;; n++) {
-        uint64_t seed = test_seed;
-        quarry_persist_t *s = pt_new(pt_path, QUARRY_PERSIST_JOURNAL);
-        pt_slots(s, SLOTS);
-        for (unsigned i = 0; i < 20; i++) change(s, &seed);
-        CHECK_EQ(quarry_persist_sync(s), 0);
-        state_before = state_of(s);
-        for (unsigned i = 0; i < 20; i++) change(s, &seed);
-        state_after = state_of(s);
-        quarry_os_fault(n, 1, 1u << QY_OS_FILE_WRITE);
-        int r = quarry_persist_sync(s);
+        int r;
+        quarry_persist_t *s = after_a_sync_that_fails(n, &r);
         quarry_os_fault(1, 1, 1u << QY_OS_FILE_ALLOCATE);
         CHECK(!quarry_persist_alloc(s, DISK_MAX, 0));
         CHECK_EQ(errno, ENOSPC);
