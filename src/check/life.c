@@ -3,8 +3,8 @@
 //
 // Locks of check, outermost first: the dynamic linker's, then report, a stripe of the quarantine, records, blocks of
 // pools, memory.
-// None is held while the heap is called. A fork takes them in this order, before the heap's, of which the guarded
-// blocks' is one.
+// None is held while the heap is called. A fork takes libc's list of streams (os/streams.h), then these in this order,
+// then the heap's, of which the guarded blocks' is one.
 #include "check/life.h"
 
 #include <errno.h>
@@ -23,6 +23,7 @@
 #include "check/threads.h"
 #include "check/zone.h"
 #include "os/process.h"
+#include "os/streams.h"
 #include "stacks/modules.h"
 
 _Atomic int qy_check_state;
@@ -58,6 +59,7 @@ static void each_lock(int phase) {
 }
 
 static void check_before_fork(void) {
+    qy_os_streams_hold();
     qy_modules_freeze();
     each_lock(0);
 }
@@ -65,9 +67,11 @@ static void check_before_fork(void) {
 static void check_in_parent(void) {
     each_lock(1);
     qy_modules_thaw();
+    qy_os_streams_let_go();
 }
 
 static void check_in_child(void) {
+    qy_os_streams_in_child();
     each_lock(2);
     qy_modules_thaw();
     qy_check_threads_in_child();

@@ -23,6 +23,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+enum { PATIENCE = 250 };  // seconds; this only ends a hang
+
 static const char *argument;
 static volatile char *v;
 
@@ -378,6 +380,48 @@ static void forks_busy(void) {
     for (unsigned i = 0; i < 2; i++) pthread_join(t[i], NULL);
 }
 
+#ifdef __GLIBC__
+// One thread reads from a stream and frees, one has the list of streams and waits for that one, and one forks: so the
+// fork must wait for the list before it keeps others from freeing.
+static _Atomic int at;
+static void stream_fork_begins(void) {
+    if (atomic_load(&at) == 1) atomic_store(&at, 2);
+}
+static ssize_t read_and_free(void *unused, char *text, size_t n) {
+    (void)unused, (void)n;
+    for (atomic_store(&at, 1); atomic_load(&at) < 2;) usleep(1000);
+    usleep(50000);                                        // the fork is under way. If it is not, that is no fault
+    for (unsigned i = 0; i < 64; i++) free(malloc(100));  // at each sixteenth it is looked what leaves
+    text[0] = '\n';
+    return 1;
+}
+static void *read_line(void *f) {
+    char line[8];
+    return fgets(line, sizeof line, f) ? NULL : f;
+}
+static void *flush_all(void *unused) {
+    fflush(NULL);
+    return unused;
+}
+static void forks_in_streams(void) {
+    pthread_t reads, flushes;
+    FILE *f = fopencookie(NULL, "r", (cookie_io_functions_t){.read = read_and_free});
+    if (!f || pthread_atfork(stream_fork_begins, NULL, NULL)) _exit(9);
+    alarm(PATIENCE);
+    if (pthread_create(&reads, NULL, read_line, f)) _exit(9);
+    while (atomic_load(&at) < 1) usleep(1000);
+    if (pthread_create(&flushes, NULL, flush_all, NULL)) _exit(9);
+    usleep(50000);  // likewise
+    pid_t child = fork();
+    if (!child) exit(5);
+    wait_for(child, 5);
+    pthread_join(reads, NULL);
+    pthread_join(flushes, NULL);
+}
+#else
+static void forks_in_streams(void) { alarm(0); }
+#endif
+
 // The child is process 1 of a space of its own.
 static void forks_apart(void) {
     if (unshare(CLONE_NEWPID)) _exit(77);
@@ -396,6 +440,7 @@ static const struct {
     {"blocks-nothing", blocks_nothing},
     {"changes-root", changes_root}, {"drops-rights", drops_rights}, {"has-no-number", has_no_number},
     {"writes-no-files", writes_no_files}, {"blocks-signals", blocks_signals}, {"forks-busy", forks_busy},
+    {"forks-in-streams", forks_in_streams},
     {"forks-apart", forks_apart}};
 
 int main(int argc, char **argv) {
