@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // leak.c: see leak.h.
 //
-// A request may come at any moment: within malloc, in the dynamic linker, in a handler. So the handler takes no lock
-// and allocates nothing. The copy has no other threads, and resets the locks that it needs.
+// A request may come at any moment: within malloc, in the dynamic linker, in a handler. So the handler allocates
+// nothing, and takes only the lock of reports, which no thread has where a signal comes to it. It has that before the
+// others stand, so that none of them stands with it. The copy has no other threads, and resets the other locks that it
+// needs.
 #include "check/leak.h"
 
 #include <stdatomic.h>
@@ -71,25 +73,20 @@ static void scan_at(const char *at, const qy_os_standing_t *here) {
     told.show_reachable = qy_check_options.show_reachable;
     qy_leak_scan_t scan = {.here = here, .others = &others, .shared = qy_check_options.leak_shared};
     memcpy(scan.linker, leaks.linker, sizeof scan.linker);
-    qy_check_report_begin();  // else the copy would make the file, and this process not know of it
+    uint64_t mask = qy_check_report_hold();  // and else the copy would make the file, and this process not know of it
     uint64_t began = qy_os_now_ns();
-    if (!qy_os_stop_all(PATIENCE_NS, &others)) return;
-    atomic_store(&leaks.scans, told.number);
-    long copy = qy_os_copy();
-    scan.copy = copy == 0;
-    if (copy > 0) {
-        atomic_store(&leaks.copy, (int)copy);
+    if (qy_os_stop_all(PATIENCE_NS, &others)) {
+        atomic_store(&leaks.scans, told.number);
+        long copy = qy_os_copy();
+        scan.copy = copy == 0;
+        told.pause_ns = qy_os_now_ns() - began;
+        if (scan.copy) qy_os_copy_keep_only(qy_check_options.out ? qy_check_report_descriptor() : 2);
+        if (copy > 0) atomic_store(&leaks.copy, (int)copy);
+        else scan_and_tell(&scan, &told, began);
+        if (scan.copy) qy_os_copy_end(0);
         qy_os_stop_end();
-        return;
     }
-    told.pause_ns = qy_os_now_ns() - began;
-    if (copy == 0) {
-        qy_os_copy_keep_only(qy_check_options.out ? qy_check_report_descriptor() : 2);
-        qy_leak_report_in_copy();
-    }
-    scan_and_tell(&scan, &told, began);
-    if (copy == 0) qy_os_copy_end(0);
-    qy_os_stop_end();
+    qy_check_report_let_go(mask);
 }
 
 // A search makes calls of many kinds: a process is copied, its map is read.

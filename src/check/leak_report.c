@@ -75,8 +75,6 @@ static void leak_tell(const leak_line_t *l) {
     if (!qy_check_report_line("leak", l->site->stack, fill_leak, (void *)l)) leak_text(l);
 }
 
-void qy_leak_report_in_copy(void) { qy_lock_reset(qy_check_report_lock()); }
-
 void qy_leak_report_growing(const qy_leak_site_t *site, uint64_t before, const qy_leak_told_t *told) {
     leak_tell(&(leak_line_t){.kind = "leak-growing", .site = site, .told = told, .grows = true, .before = before});
 }

@@ -12,8 +12,6 @@ typedef struct qy_leak_told {
     bool show_reachable;
 } qy_leak_told_t;
 
-// In a copy nobody else has the lock of the reports.
-void qy_leak_report_in_copy(void);
 void qy_leak_report(const qy_leak_scan_t *scan, const qy_leak_told_t *told);
 // A site that grows, and its bytes some scans ago.
 void qy_leak_report_growing(const qy_leak_site_t *site, uint64_t before, const qy_leak_told_t *told);

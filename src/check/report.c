@@ -22,7 +22,7 @@
 #define LINE_BYTES ((size_t)256 << 10)  // three stacks of 256 frames, and two texts of which each character takes six
 
 static struct {
-    qy_lock_t lock;      // of all of this
+    qy_lock_t lock;      // of all of this. Taken by report_take
     qy_output_t output;  // .fd -1: none
     bool begun, failed, ended;
     bool full;              // it could not be written to
@@ -43,6 +43,28 @@ static const char *const family_names[QY_CHECK_FAMILIES] = {[QY_CHECK_MALLOC] = 
     [QY_CHECK_POOL] = "pool"};
 
 qy_lock_t *qy_check_report_lock(void) { return &report.lock; }
+
+// No signal comes to a thread that has the lock: its handler may report, search for leaks, or end the process, and
+// would wait for itself. Who waits for the lock lets signals in, since a search waits for each thread to stand.
+#define NOT_KEPT_OUT UINT64_MAX  // SIGKILL is in no mask
+static uint64_t report_take(void) {
+    if (report.filtered) {
+        qy_lock_take(&report.lock);
+        return NOT_KEPT_OUT;
+    }
+    for (;;) {
+        uint64_t mask = qy_os_signals_keep_out();
+        if (qy_lock_try(&report.lock) || qy_lock_is_frozen(&report.lock)) return mask;
+        qy_os_signals_let_in(mask);
+        qy_lock_await(&report.lock);
+    }
+}
+
+static void report_drop(uint64_t mask) {
+    qy_lock_drop(&report.lock);
+    if (mask != NOT_KEPT_OUT) qy_os_signals_let_in(mask);
+}
+
 int qy_check_report_descriptor(void) { return report.output.fd; }
 const char *qy_check_family_name(unsigned family) {
     return family < QY_CHECK_FAMILIES ? family_names[family] : NULL;
@@ -95,9 +117,9 @@ void qy_check_report_keep(void) {
     atomic_store(&report.keeps, true);
     // Else a handler interrupted what writes a line, and does not close it now.
     if (!qy_lock_is_mine(&report.lock)) {
-        qy_lock_take(&report.lock);
+        uint64_t mask = report_take();
         line_can_be_written();
-        qy_lock_drop(&report.lock);
+        report_drop(mask);
     }
     errno = saved;
 }
@@ -182,11 +204,14 @@ static void report_begin_locked(void) {
     line_write_json(&j);
 }
 
-void qy_check_report_begin(void) {
-    qy_lock_take(&report.lock);
+uint64_t qy_check_report_hold(void) {
+    uint64_t mask = report_take();
     report_begin_locked();
     qy_lock_drop(&report.lock);
 }
+void qy_check_report_let_go(uint64_t mask) { report_drop(mask); }
+
+void qy_check_report_begin(void) { qy_check_report_let_go(qy_check_report_hold()); }
 
 static void module_tell(qy_check_module_t *m) {
     QY_NEEDS(&report.lock);
@@ -333,10 +358,10 @@ void qy_check_report(const qy_check_fault_t *f, const qy_stack_regs_t *from) {
     if (!report_enter()) return;
     uint32_t stack = qy_check_stack(from);
     qy_check_frames_look();
-    qy_lock_take(&report.lock);
+    uint64_t mask = report_take();
     bool told = qy_check_told(f, from && stack_is_inside(stack));
     if (!told) error_tell(f, stack);
-    qy_lock_drop(&report.lock);
+    report_drop(mask);
     if (qy_check_options.abort && !told) {
         qy_check_report_end("abort", 134);
         qy_os_abort();
@@ -347,8 +372,7 @@ void qy_check_report(const qy_check_fault_t *f, const qy_stack_regs_t *from) {
 
 void qy_check_note(const char *text) {
     if (!report_enter()) return;
-    qy_lock_take(&report.lock);
-    report_begin_locked();
+    uint64_t mask = qy_check_report_hold();
     if (report.begun) {
         qy_json_t j;
         line_start(&j, "note");
@@ -359,13 +383,13 @@ void qy_check_note(const char *text) {
     } else {
         qy_warn("%s", text);
     }
-    qy_lock_drop(&report.lock);
+    report_drop(mask);
     qy_check_thread.reporting = false;
 }
 
 bool qy_check_report_line(const char *what, uint32_t stack, void (*fill)(qy_json_t *j, void *arg), void *arg) {
-    qy_lock_take(&report.lock);
-    report_begin_locked();
+    bool held = qy_lock_is_mine(&report.lock);
+    uint64_t mask = held ? 0 : qy_check_report_hold();
     bool begun = report.begun;
     if (begun) {
         qy_json_t j;
@@ -376,7 +400,7 @@ bool qy_check_report_line(const char *what, uint32_t stack, void (*fill)(qy_json
         qy_json_raw(&j, "}");
         line_write_json(&j);
     }
-    qy_lock_drop(&report.lock);
+    if (!held) report_drop(mask);
     return begun;
 }
 
@@ -396,7 +420,7 @@ void qy_check_report_end(const char *how, int status) {
     qy_guard_stats_t g;
     qy_guard_get_stats(&g);
     qy_check_quarantine_stats_t q = qy_check_quarantine_stats();
-    qy_lock_take(&report.lock);
+    uint64_t mask = report_take();
     if (report.begun && !report.ended) {
         qy_json_t j;
         line_start(&j, "end");
@@ -417,13 +441,13 @@ void qy_check_report_end(const char *how, int status) {
         line_write_json(&j);
         report.ended = true;
     }
-    qy_lock_drop(&report.lock);
+    report_drop(mask);
 }
 
 void qy_check_report_goes_on(void) {
-    qy_lock_take(&report.lock);
+    uint64_t mask = report_take();
     report.ended = false;
-    qy_lock_drop(&report.lock);
+    report_drop(mask);
 }
 
 void qy_check_report_in_child(int parent) {

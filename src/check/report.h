@@ -17,9 +17,12 @@ void qy_check_report_goes_on(void);
 void qy_check_report_in_child(int parent);
 
 qy_lock_t *qy_check_report_lock(void);  // for fork
+// From here on nobody else reports, and the process's file is begun. Returns what lets them go on.
+uint64_t qy_check_report_hold(void);
+void qy_check_report_let_go(uint64_t mask);
 
 // A line {"what":{...}}, of which `fill` writes the fields; the modules of the stack are told before it. False: there
-// is no file, and what is to be said is text.
+// is no file, and what is to be said is text. Also within a hold.
 bool qy_check_report_line(const char *what, uint32_t stack, void (*fill)(qy_json_t *j, void *arg), void *arg);
 void qy_check_put_text(qy_json_t *j, const char *key, const char *text);
 void qy_check_put_u64(qy_json_t *j, const char *key, uint64_t n);

@@ -41,7 +41,7 @@ static _Atomic uint32_t *half(qy_lock_t *lock) {
 }
 
 typedef struct wish {
-    uint64_t take_as;   // holder and kind, if it is free
+    uint64_t take_as;   // holder and kind, if it is free. 0: it is left so
     uint64_t deadline;  // 0: none
     bool not_out;       // give up if its holder is out, or goes
 } wish_t;
@@ -106,6 +106,7 @@ static bool wait_for(qy_lock_t *lock, const wish_t *w) {
 QY_NOINLINE void qy_lock_slow(qy_lock_t *lock) {
     wait_for(lock, &(wish_t){.take_as = qy_lock_holder() | QY_LOCK_WAITED});
 }
+void qy_lock_await(qy_lock_t *lock) { wait_for(lock, &(wish_t){.take_as = 0}); }
 QY_NOINLINE void qy_unlock_slow(qy_lock_t *lock) { qy_os_wake(half(lock), 1); }
 
 // ---- calling out ----------------------------------------------------------------------------------

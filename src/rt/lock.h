@@ -68,6 +68,8 @@ void qy_lock_come_back(qy_lock_t *lock);
 static inline bool qy_lock_is_out(const qy_lock_t *lock) {
     return (atomic_load_explicit(&lock->state, memory_order_relaxed) & QY_LOCK_OUT) != 0;
 }
+// Sleep until it is free, or frozen by the calling thread, and do not take it.
+void qy_lock_await(qy_lock_t *lock);
 // Take it. False: its holder, who may be the caller, has gone out.
 bool qy_lock_take_unless_out(qy_lock_t *lock);
 

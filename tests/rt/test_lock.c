@@ -82,6 +82,30 @@ TEST(sleepers) { sleep_until(qy_lock_drop); }
 static void drop_and_wake_nobody(qy_lock_t *l) { atomic_store(&l->state, 0); }
 TEST(dropped_and_nobody_woken) { sleep_until(drop_and_wake_nobody); }
 
+static void *await_once(void *unused) {
+    qy_lock_await(&lock);
+    inside++;
+    return unused;
+}
+// A thread that awaits it leaves it free, and passes through what it has frozen.
+TEST(awaited) {
+    pthread_t t[THREADS];
+    inside = 0;
+    qy_lock_take(&lock);
+    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&t[i], NULL, await_once, NULL), 0);
+    while ((lock.state & QY_LOCK_KIND) != QY_LOCK_WAITED) sched_yield();
+    usleep(20000);
+    CHECK_EQ(inside, 0);
+    qy_lock_drop(&lock);
+    for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
+    CHECK_EQ(inside, THREADS);
+    CHECK_EQ(lock.state, 0);
+    qy_lock_freeze(&lock);
+    qy_lock_await(&lock);
+    CHECK(qy_lock_is_frozen(&lock));
+    qy_lock_thaw(&lock);
+}
+
 // ---- frozen for a fork ----------------------------------------------------------------------------
 
 // The thread that froze it passes through, as often as it likes; others wait until it is thawed.
