@@ -237,10 +237,11 @@ void qy_check_quarantine(uintptr_t block, size_t room, qy_check_leave_t *leave) 
 qy_check_quarantine_stats_t qy_check_quarantine_stats(void) {
     qy_check_quarantine_stats_t st = {.limit = quarantine_limit(), .bytes = held_bytes()};
     for (unsigned i = 0; i < QY_CHECK_STRIPES; i++) {
-        qy_lock_take(&stripes[i].lock);
+        bool within = qy_lock_is_mine(&stripes[i].lock);  // a signal handler ends the process
+        if (!within) qy_lock_take(&stripes[i].lock);
         st.blocks += stripes[i].blocks;
         st.passed += stripes[i].passed;
-        qy_lock_drop(&stripes[i].lock);
+        if (!within) qy_lock_drop(&stripes[i].lock);
     }
     for (unsigned i = 1, end = accounts_used(); i < end; i++) {
         st.blocks += atomic_load_explicit(&qy_check_accounts[i].blocks, memory_order_relaxed);

@@ -350,10 +350,11 @@ QY_UNSANITIZED void qy_guard_each_live(bool (*visit)(const qy_guard_block_t *b, 
 }
 
 void qy_guard_get_stats(qy_guard_stats_t *ret) {
-    qy_lock_take(&guard.lock);
+    bool within = qy_lock_is_mine(&guard.lock);  // a signal handler ends the process
+    if (!within) qy_lock_take(&guard.lock);
     *ret = guard.stats;
     ret->slots = guard.slots.used - 1;
-    qy_lock_drop(&guard.lock);
+    if (!within) qy_lock_drop(&guard.lock);
 }
 
 void qy_guard_get_live(size_t *ret_blocks, size_t *ret_bytes) {

@@ -19,6 +19,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -136,6 +137,18 @@ static void exits_quickly(void) {
 }
 static void at_end(void) { fault(); }
 static void handler(void) { atexit(at_end); }
+
+// As at a time limit: within malloc, free, or what they call.
+static void end_now(int number) {
+    (void)number;
+    _exit(7);
+}
+static void exits_in_handler(void) {
+    const struct itimerval once = {.it_value = {.tv_usec = 20000}};
+    signal(SIGALRM, end_now);
+    if (setitimer(ITIMER_REAL, &once, NULL)) _exit(9);
+    for (size_t i = 0;; i++) free(malloc(i % 300));
+}
 
 // The argument is a module with allocate(), which is gone when its block is freed twice.
 static void unloads(void) {
@@ -434,6 +447,7 @@ static const struct {
 } lives[] = {{"thread", thread}, {"threads", threads}, {"forks", forks}, {"forks-clean", forks_clean},
     {"vforks", vforks}, {"execs", execs}, {"execs-overwritten", execs_overwritten},
     {"exits", exits}, {"exits-now", exits_now},
+    {"exits-in-handler", exits_in_handler},
     {"exits-quickly", exits_quickly}, {"handler", handler}, {"unloads", unloads}, {"across", across}, {"jumps", jumps},
     {"contexts", contexts}, {"signals", signals}, {"limited", limited}, {"sandboxed", sandboxed}, {"strict", strict},
     {"strict-forks", strict_forks}, {"closes", closes}, {"lists", lists}, {"opens-nothing", opens_nothing},

@@ -89,6 +89,9 @@ def ends():
         assert end(r) == ("exit", 7), (life, end(r))
     (r,) = run("exits-now")
     assert [e["kind"] for e in r.of("error")] == ["overflow-write"] and end(r) == ("exit", 7)
+    for options in 10 * [{}, {"guards": "all"}, {"guards": "off", "quarantine": "64k"}]:
+        (r,) = run("exits-in-handler", **options)
+        assert not r.of("error") and end(r) == ("exit", 7), r.lines
     (r,) = run("closes")
     assert len(faults(r)) == 2 and end(r) == ("exit", 7)
 
