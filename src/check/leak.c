@@ -112,10 +112,19 @@ static void on_request(bool timer, const qy_os_standing_t *here) {
     atomic_store(&leaks.scanning, 0);
 }
 
+// Another thread may be at a request. That takes a moment, but for its copy, which is awaited later.
+static bool begin_last_scan(void) {
+    while (!begin_scan()) {
+        if (!leaks.on || leaks.process != qy_os_process_id()) return false;
+        qy_os_wait(&leaks.scanning, 1, LAST_NAP_NS);
+    }
+    return true;
+}
+
 void qy_leak_at_exit(void) {
     uintptr_t saved[QY_HERE_REGISTERS];
     qy_os_standing_t here;
-    if (!begin_scan()) return;
+    if (!begin_last_scan()) return;
     qy_os_stop_timer(0);
     await_copy(true);
     if (leaks.at_exit) {

@@ -97,6 +97,8 @@ def ends():
     found = reports.run([PROGRAM, "forked"], leaks="exit")
     assert len(found) == 2
     same(sorted(leaks(r) for r in found), [[], [lost(24), lost(101)]], "forked")
+    asked = reports.run([PROGRAM, "asked_at_exit"], leaks="exit")[0]
+    assert [s["at"] for s in asked.of("scan")] == ["demand", "exit"], asked.of("scan")
     assert not reports.run([PROGRAM, "definite"], leaks="off")[0].of("scan")
     on_demand_only = reports.run([PROGRAM, "definite"], leaks="on")[0]
     assert not on_demand_only.of("scan")
