@@ -32,7 +32,9 @@ typedef struct stripe {
 } stripe_t;
 static stripe_t stripes[QY_CHECK_STRIPES];
 qy_check_account_t qy_check_accounts[QY_CHECK_ACCOUNTS + 1];
-static _Atomic uint32_t holds, draining;  // sweeps going on; threads that let blocks leave
+// Sweeps going on; threads that let blocks leave. 0 in the child of a fork, also where a handler that forked has
+// interrupted one of them.
+static _Atomic uint32_t holds, draining;
 
 qy_lock_t *qy_check_quarantine_lock(unsigned i) { return &stripes[i].lock; }
 
@@ -145,6 +147,11 @@ static unsigned quarantine_leave(stripe_t *s, size_t *excess, qy_check_place_t *
     return count;
 }
 
+static void count_down(_Atomic uint32_t *count) {
+    uint32_t n = atomic_load(count);
+    while (n && !atomic_compare_exchange_weak(count, &n, n - 1)) {}
+}
+
 // So many bytes too many wait: the oldest of this stripe leave, then those of others, which may be of idle threads.
 static void quarantine_drain(stripe_t *s, size_t excess, qy_check_leave_t *leave) {
     atomic_fetch_add(&draining, 1);
@@ -156,7 +163,7 @@ static void quarantine_drain(stripe_t *s, size_t excess, qy_check_leave_t *leave
         s = &stripes[(unsigned)(s - stripes + 1) % QY_CHECK_STRIPES];
         empty++;
     }
-    atomic_fetch_sub(&draining, 1);
+    count_down(&draining);
 }
 
 // A thread that lets blocks leave is soon done; one that was stopped in the middle is not waited for.
@@ -168,7 +175,12 @@ void qy_check_quarantine_hold(void) {
     }
 }
 
-void qy_check_quarantine_go_on(void) { atomic_fetch_sub(&holds, 1); }
+void qy_check_quarantine_go_on(void) { count_down(&holds); }
+
+void qy_check_quarantine_in_child(void) {
+    atomic_store(&draining, 0);
+    atomic_store(&holds, 0);
+}
 
 static void blocks_enter(const uintptr_t *blocks, uint32_t count, int64_t held, qy_check_leave_t *leave) {
     stripe_t *s = stripe_mine();

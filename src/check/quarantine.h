@@ -46,6 +46,8 @@ void qy_check_quarantine(uintptr_t block, size_t room, qy_check_leave_t *leave);
 // From a hold on no block leaves: memory of each live or waiting block stays mapped, and may be read.
 void qy_check_quarantine_hold(void);
 void qy_check_quarantine_go_on(void);
+// In the child of a fork: the threads that held it, or let blocks leave, are not there.
+void qy_check_quarantine_in_child(void);
 
 typedef struct qy_check_quarantine_stats {
     uint64_t blocks, bytes;  // now

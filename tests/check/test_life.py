@@ -65,6 +65,7 @@ def children():
         files = run("forks-busy", guards="all", **options)
         assert not [e for r in files for e in r.of("error")], [r.of("error") for r in files if r.of("error")][0]
         assert len(files) == (31 if options else 1) and all(end(r)[0] == "exit" for r in files), files
+    run("forks-draining", guards="off", quarantine="64k")
     (r,) = run("forks-in-streams", guards="off")
     assert not r.of("error") and end(r) == ("exit", 7), r.lines
     if os.geteuid() == 0 and subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode == 0:
