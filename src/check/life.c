@@ -73,7 +73,7 @@ static void check_in_parent(void) {
 static void check_in_child(void) {
     qy_os_streams_in_child();
     each_lock(2);
-    qy_modules_thaw();
+    qy_modules_in_child();
     qy_check_quarantine_in_child();
     qy_check_threads_in_child();
     int parent = life.pid;

@@ -210,3 +210,7 @@ void qy_modules_freeze(void) {
 void qy_modules_thaw(void) {
     qy_lock_fork(&modules.lock, 1);
 }
+void qy_modules_in_child(void) {
+    qy_lock_fork(&modules.lock, 2);
+    atomic_store(&modules.unsettled, qy_stacks_holds());
+}

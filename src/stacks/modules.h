@@ -44,5 +44,7 @@ void qy_modules_restart(void);
 // Around a fork: wait until nobody is at it, so that the dynamic linker's lock is not held because of us.
 void qy_modules_freeze(void);
 void qy_modules_thaw(void);
+// In the child, if it goes on with the tree: threads that were unloading are not there, so its next stack settles that.
+void qy_modules_in_child(void);
 
 #endif

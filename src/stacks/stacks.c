@@ -305,6 +305,8 @@ void qy_stacks_open(void) {
     while (mode >= HELD && !atomic_compare_exchange_weak(&stacks.mode, &mode, mode - HELD)) {}
 }
 
+uint32_t qy_stacks_holds(void) { return atomic_load(&stacks.mode) / HELD; }
+
 void qy_stacks_modules_changed(void) { qy_rules_flush(); }
 void qy_stacks_unloaded(uintptr_t begin, uintptr_t bytes) { qy_tree_forget(begin, bytes); }
 

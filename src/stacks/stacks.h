@@ -58,6 +58,7 @@ void qy_stacks_unloaded(uintptr_t begin, uintptr_t bytes);
 typedef bool qy_stacks_settle_t(void *arg);
 void qy_stacks_hold(qy_stacks_settle_t *settle);
 void qy_stacks_open(void);
+uint32_t qy_stacks_holds(void);  // that are not open yet
 
 // Ids given out so far; and those that were given out before the last look at what is loaded found nothing new.
 uint32_t qy_stacks_ids(void);

@@ -11,6 +11,8 @@
 #include "base/num.h"
 #include "os/fake.h"
 #include "shapes.h"
+#include "stacks/modules.h"
+#include "stacks/own.h"
 #include "stacks/stacks_thread.h"
 
 static const shape_t *const sets[] = SHAPE_SETS;
@@ -446,6 +448,36 @@ TEST(held) {
     CHECK_NE(qy_stack_capture(tell, NULL), 0);
     CHECK_EQ(settled, 3);
     CHECK_EQ(qy_stacks_mode(), QY_STACKS_CFI);
+}
+
+static bool *is_looking(void *arg) {
+    static bool looking;
+    (void)arg;
+    return &looking;
+}
+static void is_loaded(void *arg, const qy_os_loaded_t *l) { (void)arg, (void)l; }
+static void is_gone(void *arg, uintptr_t base) { (void)arg, (void)base; }
+static void is_done(void *arg) { (void)arg; }
+
+// A thread that unloads while another one forks is not in the child, where captures are not held for good.
+TEST(held_by_a_thread_that_is_gone) {
+    static const qy_modules_teller_t teller = {is_looking, is_loaded, is_gone, is_done};
+    start();
+    qy_modules_begin(&teller);
+    qy_modules_closing();
+    pid_t child = fork();
+    if (child == 0) {
+        qy_modules_in_child();
+        CHECK_NE(qy_stack_capture(tell, NULL), 0);
+        CHECK_EQ(qy_stacks_holds(), 0);
+        _exit(0);
+    }
+    int status = 0;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(qy_stacks_holds(), 1);
+    qy_modules_closed(&status);
+    CHECK_EQ(qy_stacks_holds(), 0);
 }
 
 // The plain call begins with its caller.
