@@ -52,9 +52,27 @@ static _Atomic bool late;
 // A program may take all keys before it has a thread. So one is kept from the start on, until there is a better one.
 static _Atomic uint64_t spare_key;  // the key + 1, or 0. Its place in a round is an early one
 
+// Where the program has all indices up to that one, only later ones are left, and the table for their values is
+// allocated within pthread_setspecific. If that is a thread's first call of the heap, it comes here, and what is set
+// here is lost with the first of two tables. So the kept key says that the thread ends, and this one then comes late.
+static _Atomic uint64_t last_key;  // the key + 1, or 0
+
+static QY_COLD void spare_destructor(void *arg) {
+    uint64_t last = last_key;
+    if (!last || pthread_setspecific((pthread_key_t)(last - 1), arg) != 0) destructor(arg);
+}
+
 static bool set_key(pthread_key_t key) {
     uint64_t none = 0;
     return atomic_compare_exchange_strong(&exit_key, &none, (uint64_t)key + 1);
+}
+
+// False: `last` is not needed.
+static QY_COLD bool set_both(uint64_t spare, pthread_key_t last) {
+    uint64_t none = 0;
+    bool needed = atomic_compare_exchange_strong(&last_key, &none, (uint64_t)last + 1);
+    set_key((pthread_key_t)(spare - 1));
+    return needed;
 }
 
 static bool have_key(void) {
@@ -64,7 +82,9 @@ static bool have_key(void) {
     while (n <= KEY_LATE && pthread_key_create(&key[n], destructor) == 0)
         if (key[n++] >= KEY_LATE || !late) break;
     uint64_t spare = spare_key;
-    if (n && set_key(key[n - 1])) {
+    if (n && spare && key[n - 1] > KEY_LATE) {
+        n -= set_both(spare, key[n - 1]);
+    } else if (n && set_key(key[n - 1])) {
         n--;
         if (spare) pthread_key_delete((pthread_key_t)(spare - 1));  // nobody else comes to use it
         spare_key = 0;
@@ -79,7 +99,7 @@ void qy_os_thread_exit_late(void) {
 #ifdef __GLIBC__
     late = true;
     pthread_key_t key;
-    if (!exit_key && !spare_key && pthread_key_create(&key, destructor) == 0) spare_key = (uint64_t)key + 1;
+    if (!exit_key && !spare_key && pthread_key_create(&key, spare_destructor) == 0) spare_key = (uint64_t)key + 1;
 #else
     have_key();
 #endif

@@ -164,6 +164,21 @@ static void race_with_many_keys(void *count) {
     for (int i = 0; i < *(int *)count; i++) CHECK_EQ(pthread_key_create(&key, NULL), 0);
     race(NULL);
 }
+// Behind all of these ours comes, too, though a key from before says when the thread ends.
+static void late_beside_many_keys(void *unused) {
+    (void)unused;
+    pthread_key_t key;
+    pthread_t t;
+    qy_os_thread_exit_late();
+    for (int i = 0; i < 40; i++) CHECK_EQ(pthread_key_create(&key, NULL), 0);
+    CHECK_EQ(pthread_key_create(&early.key, neighbour_end), 0);
+    early.rounds = 1;
+    late.rounds = 0;
+    late.key = key;
+    CHECK_EQ(pthread_create(&t, NULL, run, NULL), 0);
+    pthread_join(t, NULL);
+    CHECK_STR_EQ(story, STORY("e#", "#e"));
+}
 static void no_key_left(void *unused) {
     (void)unused;
     pthread_key_t key = 0, last = 0;
@@ -217,6 +232,7 @@ static void again(const char *name) {
 
 TEST(first_use_by_many) { again("+race"); }
 TEST(many_keys) { again("+many"); }
+TEST(late_of_many_keys) { again("+late"); }
 TEST(no_keys) { again("+none"); }
 TEST(no_keys_but_the_kept_one) { again("+kept"); }
 TEST(the_kept_key_is_given_back) { again("+back"); }
@@ -224,6 +240,7 @@ TEST(the_kept_key_is_given_back) { again("+back"); }
 int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "+race")) return race(NULL), 0;
     if (argc == 2 && !strcmp(argv[1], "+many")) return race_with_many_keys(&(int){100}), 0;
+    if (argc == 2 && !strcmp(argv[1], "+late")) return late_beside_many_keys(NULL), 0;
     if (argc == 2 && !strcmp(argv[1], "+none")) return no_key_left(NULL), 0;
     if (argc == 2 && !strcmp(argv[1], "+kept")) return kept_key(NULL), 0;
     if (argc == 2 && !strcmp(argv[1], "+back")) return kept_key_is_given_back(NULL), 0;
