@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "check/memory.h"
 #include "check/threads.h"
+#include "heap/cache.h"
 #include "os/maps.h"
 #include "os/module.h"
 #include "os/process.h"
@@ -129,7 +130,11 @@ static bool frames_emit(void *arg, uint32_t id, uint32_t parent, uintptr_t pc, b
 
 uint32_t qy_check_stack(const qy_stack_regs_t *from) {
     qy_check_thread_t *t = &qy_check_thread;
-    return from ? qy_stack_capture_outside(from, frames_emit, t) : qy_stack_capture(frames_emit, t);
+    uint32_t stack = from ? qy_stack_capture_outside(from, frames_emit, t) : qy_stack_capture(frames_emit, t);
+    // With its heap a thread lets go of what its stacks take. One that only frees had none, and one that has ended gets
+    // none.
+    if (QY_UNLIKELY(qy_thread_state != QY_THREAD_LIVE) && !qy_thread_get()) qy_stacks_thread_end();
+    return stack;
 }
 
 void qy_check_frames_look(void) { qy_modules_write(&qy_check_thread); }

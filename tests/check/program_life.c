@@ -70,6 +70,43 @@ static void threads(void) {
     for (unsigned i = 0; i < THREADS; i++) free(handed[i]);
 }
 
+// ---- a thousand threads, one after the other: what each had for its stacks serves the next one --------------------
+
+static size_t address_space(void) {
+    size_t pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%zu", &pages) != 1) _exit(9);
+    fclose(f);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+static void thousand_threads(void *(*run)(void *block)) {
+    size_t before = 0;
+    for (int i = 0; i < 1100; i++) {
+        pthread_t t;
+        if (i == 100) before = address_space();
+        if (pthread_create(&t, NULL, run, malloc(10)) || pthread_join(t, NULL)) _exit(9);
+    }
+    if (address_space() > before + ((size_t)64 << 20)) _exit(8);
+}
+
+static void *free_it(void *block) {
+    free(block);
+    return NULL;
+}
+static void threads_free_only(void) { thousand_threads(free_it); }
+
+// The C library has a table for a late key, which it frees when all destructors have been called.
+static pthread_key_t late;
+static void *keep_it(void *block) {
+    if (pthread_setspecific(late, block)) _exit(9);
+    return NULL;
+}
+static void threads_free_late(void) {
+    for (int i = 0; i < 40; i++)
+        if (pthread_key_create(&late, free)) _exit(9);
+    thousand_threads(keep_it);
+}
+
 static void wait_for(pid_t child, int status) {
     int s;
     if (child < 0 || waitpid(child, &s, 0) != child || !WIFEXITED(s) || WEXITSTATUS(s) != status) _exit(9);
@@ -451,7 +488,10 @@ static void forks_apart(void) {
 static const struct {
     const char *name;
     void (*run)(void);
-} lives[] = {{"thread", thread}, {"threads", threads}, {"forks", forks}, {"forks-clean", forks_clean},
+} lives[] = {{"thread", thread}, {"threads", threads},
+    {"threads-free-only", threads_free_only},
+    {"threads-free-late", threads_free_late},
+    {"forks", forks}, {"forks-clean", forks_clean},
     {"vforks", vforks}, {"execs", execs}, {"execs-overwritten", execs_overwritten},
     {"exits", exits}, {"exits-now", exits_now},
     {"exits-in-handler", exits_in_handler},

@@ -50,6 +50,12 @@ def threads():
     assert not r.of("error") and r.of("end")[0]["quarantine"]["passed"] > 10000, r.of("end")
 
 
+def threads_end():
+    for life in "threads-free-only", "threads-free-late":
+        (r,) = run(life)
+        assert not r.of("error") and end(r) == ("exit", 7), r.lines
+
+
 def children():
     files = run("forks")
     assert len(files) == 2, files
