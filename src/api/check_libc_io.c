@@ -52,11 +52,10 @@ static void io_vector_in(const struct iovec *v, int n, const char *function) {
     for (int i = 0; i < n; i++) qy_libc_in(v[i].iov_base, v[i].iov_len, function);
 }
 
-// With MSG_TRUNC the result may be more than there was room for.
-static void io_message_out(const struct msghdr *m, int how, size_t bytes, const char *function) {
-    (void)how;
+// With MSG_TRUNC the result may be more than there was room for. So may the length of the address be.
+static void io_message_out(const struct msghdr *m, socklen_t room, size_t bytes, const char *function) {
     io_vector_out(m->v, m->n, bytes, function);
-    if (m->name && m->name_bytes) qy_libc_out(m->name, m->name_bytes, function);
+    if (m->name) qy_libc_out(m->name, least(room, m->name_bytes), function);
     if (m->control && m->control_bytes) qy_libc_out(m->control, m->control_bytes, function);
 }
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 // Kept from the compiler, which knows what these calls do and which of them are wrong.
@@ -52,6 +54,19 @@ static void right(void) {
     free(empty);
 }
 
+// The kernel says how long an address is, and writes no more of it than there is room for.
+static void short_name(void) {
+    int fd[2];
+    char text[8], *name = malloc(4);
+    const struct sockaddr named_by_kernel = {.sa_family = AF_UNIX};
+    struct iovec into = {text, sizeof text};
+    struct msghdr message = {.msg_name = name, .msg_namelen = 4, .msg_iov = &into, .msg_iovlen = 1};
+    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, fd) || bind(fd[0], &named_by_kernel, sizeof named_by_kernel.sa_family) ||
+        send(fd[0], "12345", 5, 0) != 5 || recvmsg(fd[1], &message, 0) != 5 || message.msg_namelen <= 4)
+        abort();
+    free(name);
+}
+
 // The memory of a huge block goes back to the kernel, which gives its address to others.
 static void elsewhere(void) {
     enum { HUGE_BYTES = 300 << 20 };  // more than waits in quarantine
@@ -94,6 +109,7 @@ static void wrong(void) {
 
 int main(void) {
     right();
+    short_name();
     elsewhere();
     wrong();
     return 0;
