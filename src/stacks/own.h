@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// A range is there from now on, or no more. Of more ranges than fit into the table nothing is known. Threads: all.
+// A range is there from now on, or no more. Of more ranges than fit into the table (64) nothing is known. So what each
+// thread has comes in areas for many threads. Threads: all.
 void qy_own_add(const void *memory, size_t bytes);
 void qy_own_remove(const void *memory);
 

@@ -8,10 +8,13 @@
 
 _Thread_local _Atomic(qy_stack_thread_t *) qy_stack_thread_self;
 
+#define AREA_MOST 1024u
+
 static struct {
     _Atomic(qy_stack_thread_t *) all;
     _Atomic(qy_stack_thread_t *) hint;  // the one that became idle last
-    _Atomic uint32_t count, idle;
+    _Atomic(qy_stack_thread_t *) area;  // the first one of the newest area
+    _Atomic uint32_t room, idle;        // of all areas; now
 } stack_thread_threads;
 
 static size_t thread_bytes(void) { return qy_round_up(sizeof(qy_stack_thread_t), qy_os_page_size()); }
@@ -32,14 +35,39 @@ static qy_stack_thread_t *take_idle(void) {
     return NULL;
 }
 
+// An area for as many as there are, so that the ranges are few (own.h). Where address space is limited, for one. A
+// thread touches a small part of its own, as a huge page does not.
+static qy_stack_thread_t *area_map(uint32_t *n) {
+    *n = (uint32_t)qy_min(qy_max(atomic_load(&stack_thread_threads.room), 1), AREA_MOST);
+    qy_stack_thread_t *area = qy_os_map(*n * thread_bytes(), qy_os_page_size(), NULL);
+    if (!area) area = qy_os_map(thread_bytes(), qy_os_page_size(), NULL), *n = 1;
+    if (*n > 1) qy_os_advise_huge(area, *n * thread_bytes(), false);
+    if (area) area->room = *n - 1;
+    return area;
+}
+
+// The first one in an area is of the thread that has mapped it.
+static qy_stack_thread_t *stack_thread_cut(void) {
+    for (qy_stack_thread_t *area = atomic_load(&stack_thread_threads.area);;) {
+        uint32_t i = area ? atomic_fetch_add(&area->cut, 1) : 0, n;
+        if (area && i < area->room) return (qy_stack_thread_t *)(void *)((char *)area + (i + 1) * thread_bytes());
+        qy_stack_thread_t *more = area_map(&n);
+        if (!more) return NULL;
+        if (atomic_compare_exchange_strong(&stack_thread_threads.area, &area, more)) {
+            qy_own_add(more, n * thread_bytes());
+            atomic_fetch_add(&stack_thread_threads.room, n);
+            return more;
+        }
+        qy_os_unmap(more, n * thread_bytes());  // another thread was quicker
+    }
+}
+
 static qy_stack_thread_t *stack_thread_make(void) {
-    qy_stack_thread_t *t = qy_os_map(thread_bytes(), qy_os_page_size(), NULL);
+    qy_stack_thread_t *t = stack_thread_cut();
     if (!t) return NULL;
-    qy_own_add(t, thread_bytes());
     atomic_store_explicit(&t->owned, true, memory_order_relaxed);
     t->next = atomic_load(&stack_thread_threads.all);
     while (!atomic_compare_exchange_weak(&stack_thread_threads.all, &t->next, t)) {}
-    atomic_fetch_add(&stack_thread_threads.count, 1);
     return t;
 }
 
@@ -93,4 +121,4 @@ uint64_t qy_stack_threads_sum(qy_stack_count_t count) {
     return sum;
 }
 
-uint64_t qy_stack_threads_memory(void) { return atomic_load(&stack_thread_threads.count) * thread_bytes(); }
+uint64_t qy_stack_threads_memory(void) { return atomic_load(&stack_thread_threads.room) * thread_bytes(); }

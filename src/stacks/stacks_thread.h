@@ -31,10 +31,12 @@ typedef struct qy_recall {
     uint32_t id, words;             // a multiple of QY_RECALL_AT_ONCE
 } qy_recall_t;
 
-// Never unmapped: an idle one serves the next thread. `owned` and `next` may be read by any thread, the
+// Never unmapped: an idle one serves the next thread. `owned`, `next`, `cut` and `room` may be read by any thread, the
 // counters too; all else is the owner's.
 typedef struct qy_stack_thread {
     struct qy_stack_thread *next;  // of all there ever were; constant
+    _Atomic uint32_t cut;          // of the first one of an area: so many others were cut from it, at least,
+    uint32_t room;                 // and so many it has room for; constant
     _Atomic bool owned;
     _Atomic bool busy;           // a capture is going on: whoever finds it set has interrupted it
     uint32_t spare;              // an id that was taken and never told

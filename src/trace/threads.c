@@ -16,7 +16,7 @@
 #include "stacks/stacks.h"
 #include "trace/threads.h"
 
-#define WRITERS_EACH 32     // taken from the kernel at a time
+#define WRITERS_LEAST 32u   // taken from the kernel at a time, or as many as there are: few ranges (own.h)
 #define SEARCH_FIRST 1024u  // so many living threads before it is asked which of them live
 #define ROUNDS 3            // of a thread's destructors in which ours says "later"
 #define WAIT_NS 1000000
@@ -127,7 +127,8 @@ static void reap(void) {
 // ---- its beginning --------------------------------------------------------------------------------------------
 
 static bool more_writers(void) {
-    size_t page = qy_os_page_size(), bytes = qy_round_up(WRITERS_EACH * sizeof(qy_writer_t), page);
+    size_t page = qy_os_page_size(), n = qy_max(qy_record.living, WRITERS_LEAST),
+           bytes = qy_round_up(n * sizeof(qy_writer_t), page);
     qy_writer_t *w = qy_os_map(bytes, page, NULL);
     if (!w) return false;
     qy_own_add(w, bytes);

@@ -584,6 +584,35 @@ TEST(threads_come_and_go) {
     CHECK_EQ(after.captures - before.captures, 1800);
 }
 
+// A thread's memory is known as the library's own, also if there are many threads at a time.
+enum { MANY = 300 };
+static pthread_barrier_t all_there;
+static void find_mine(const void *memory, size_t bytes, void *arg) {
+    uintptr_t mine = (uintptr_t)atomic_load(&qy_stack_thread_self), last = mine + sizeof(qy_stack_thread_t) - 1;
+    *(bool *)arg |= mine - (uintptr_t)memory < bytes && last - (uintptr_t)memory < bytes;
+}
+static void *capture_and_wait(void *unused) {
+    bool found = false;
+    CHECK_NE(qy_stack_capture(tell, NULL), 0);
+    pthread_barrier_wait(&all_there);
+    qy_own_each(find_mine, &found);
+    CHECK(found);
+    qy_stacks_thread_end();
+    return unused;
+}
+TEST(many_threads) {
+    pthread_t threads[MANY];
+    pthread_attr_t small;
+    start();
+    CHECK_EQ(pthread_attr_init(&small), 0);
+    CHECK_EQ(pthread_attr_setstacksize(&small, 1 << 18), 0);
+    CHECK_EQ(pthread_barrier_init(&all_there, NULL, MANY), 0);
+    for (int i = 0; i < MANY; i++) CHECK_EQ(pthread_create(&threads[i], &small, capture_and_wait, NULL), 0);
+    for (int i = 0; i < MANY; i++) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&all_there);
+    pthread_attr_destroy(&small);
+}
+
 static void in_child(void) {
     qy_stacks_stats_t stats;
     pthread_t thread;

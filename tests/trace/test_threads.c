@@ -8,6 +8,7 @@
 
 #include "captured.h"
 #include "os/fake.h"
+#include "stacks/own.h"
 #include "trace/encode.h"
 #include "trace/record.h"
 
@@ -120,6 +121,36 @@ static void many_streams(void *arg) {
     unlink(name_of(getpid()));
 }
 TEST(streams) { run_apart(many_streams, NULL); }
+
+// What many threads at a time have lies in a few ranges: own.h knows 64.
+static void count_range(const void *memory, size_t bytes, void *arg) {
+    (void)memory, (void)bytes;
+    ++*(unsigned *)arg;
+}
+static pthread_barrier_t all_write;
+static void *write_and_wait(void *unused) {
+    CHECK(event(16, true));
+    pthread_barrier_wait(&all_write);
+    return unused;
+}
+static void many_at_a_time(void *arg) {
+    enum { MANY = 200 };
+    unsigned before = 0, after = 0;
+    pthread_t t[MANY];
+    (void)arg;
+    prepare("");
+    event(16, true);
+    qy_own_each(count_range, &before);
+    CHECK_EQ(pthread_barrier_init(&all_write, NULL, MANY), 0);
+    for (int i = 0; i < MANY; i++) CHECK_EQ(pthread_create(&t[i], NULL, write_and_wait, NULL), 0);
+    for (int i = 0; i < MANY; i++) pthread_join(t[i], NULL);
+    pthread_barrier_destroy(&all_write);
+    qy_own_each(count_range, &after);
+    CHECK_LE(after - before, 3);
+    qy_record_end(0, "exit");
+    unlink(name_of(getpid()));
+}
+TEST(streams_at_a_time) { run_apart(many_at_a_time, NULL); }
 
 // A stack that comes again is not walked again, but for the first times.
 __attribute__((noinline)) static uint32_t stack_here(void) {
