@@ -207,7 +207,7 @@ static void report_begin_locked(void) {
 uint64_t qy_check_report_hold(void) {
     uint64_t mask = report_take();
     report_begin_locked();
-    qy_lock_drop(&report.lock);
+    return mask;
 }
 void qy_check_report_let_go(uint64_t mask) { report_drop(mask); }
 
@@ -451,7 +451,8 @@ void qy_check_report_goes_on(void) {
 }
 
 void qy_check_report_in_child(int parent) {
-    report.output.fd = -1;  // the parent's
+    if (!report.filtered) qy_os_output_close(&report.output);  // the parent's
+    report.output.fd = -1;
     report.begun = report.ended = report.full = false;
     report.failed = report.filtered;  // it can open none; what it has to say is text
     report.errors = 0;

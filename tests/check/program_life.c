@@ -337,6 +337,17 @@ static void lists(void) {
     closedir(folder);
 }
 
+// Its child has no descriptor of the parent's file, which is open since the error.
+static void forks_and_lists(void) {
+    fault();
+    pid_t child = fork();
+    if (!child) {
+        lists();
+        exit(5);
+    }
+    wait_for(child, 5);
+}
+
 // Programs in which the path of the reports leads nowhere from some time on.
 static void opens_nothing(void) {
     const struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -497,8 +508,9 @@ static const struct {
     {"exits-in-handler", exits_in_handler},
     {"exits-quickly", exits_quickly}, {"handler", handler}, {"unloads", unloads}, {"across", across}, {"jumps", jumps},
     {"contexts", contexts}, {"signals", signals}, {"limited", limited}, {"sandboxed", sandboxed}, {"strict", strict},
-    {"strict-forks", strict_forks}, {"closes", closes}, {"lists", lists}, {"opens-nothing", opens_nothing},
-    {"blocks-nothing", blocks_nothing},
+    {"strict-forks", strict_forks}, {"closes", closes}, {"lists", lists},
+    {"forks-and-lists", forks_and_lists},
+    {"opens-nothing", opens_nothing}, {"blocks-nothing", blocks_nothing},
     {"changes-root", changes_root}, {"drops-rights", drops_rights}, {"has-no-number", has_no_number},
     {"writes-no-files", writes_no_files}, {"blocks-signals", blocks_signals}, {"forks-busy", forks_busy},
     {"forks-draining", forks_draining},

@@ -150,6 +150,7 @@ def limits():
 def descriptors():
     (r,) = run("lists")
     assert not r.of("error") and end(r) == ("exit", 7)
+    one("forks-and-lists")
 
 
 def own_malloc():
