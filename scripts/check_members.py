@@ -36,7 +36,7 @@ OPEN = {
     "tour": {r"chapters\.run\.steps\.figures\..*": None},  # the kernel's names
     "map": {r"cgroup\.memory\.(stat|events)\..*": None, r"mappings\.counters\..*": None},  # the kernel's names
     "explain": {r"cgroup\.events\..*": None},
-    "bench suite": {r"(mallocs|runs|runs\.figures|mallocs\.variant\.variables)\.\w+": None, r"runs\.figures\.\w+\.(least|most)": None},  # names of mallocs, runs and their figures
+    "bench suite": {r"(mallocs|runs|runs\.figures|mallocs\.variant\.variables)\.[-\w]+": None, r"runs\.figures\.[-\w]+\.(least|most)": None},  # names of mallocs, runs and their figures
 }
 # What the runs of this script do not write, by verb, with the reason.
 SELDOM = {
