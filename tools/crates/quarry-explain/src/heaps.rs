@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The heaps of a process, and what is inside of them: as far as they say, or as it can be read from outside.
 
+use std::time::Duration;
+
 use quarry_measure::units;
 use quarry_proc::classify::Kind;
 use quarry_stats::breakdown::heap_breakdown;
@@ -88,6 +90,9 @@ impl Heap {
     }
 }
 
+/// So often a heap that makes no sense is read, and so long after each other.
+const READINGS: u32 = 4;
+const BETWEEN_READINGS: Duration = Duration::from_millis(20);
 const TCMALLOC: &str = "tcmalloc";
 /// Libraries by which others are known.
 const OTHERS: [(&str, &str); 9] = [
@@ -397,10 +402,22 @@ fn variables(areas: &[Area]) -> Vec<(u64, u64)> {
 
 // ---- tcmalloc -------------------------------------------------------------------------------------------
 
+/// What changes while it is read makes no sense now and then, and does a moment later.
+fn settled<T>(mut read: impl FnMut() -> Option<T>) -> Option<T> {
+    for _ in 1..READINGS {
+        let read = read();
+        if read.is_some() {
+            return read;
+        }
+        std::thread::sleep(BETWEEN_READINGS);
+    }
+    read()
+}
+
 fn of_tcmalloc(areas: &mut [Area], target: &dyn Target) -> Option<Heap> {
     let candidates = candidates(areas);
     let resident = areas.iter().filter(|area| is_candidate(area)).map(|area| area.left).sum();
-    let read = tcmalloc::read(&mut Reader::new(target), &candidates, resident)?;
+    let read = settled(|| tcmalloc::read(&mut Reader::new(target), &candidates, resident))?;
     let (mut resident, mut lazy) = (0, 0);
     for &(from, to) in &read.spans {
         let (taken, freed) = claim(areas, from, to, target);
@@ -466,6 +483,21 @@ mod tests {
     use quarry_stats::Range;
 
     use super::*;
+
+    #[test]
+    fn what_makes_no_sense_is_read_again() {
+        let mut left = READINGS;
+        let mut after = |wrong: u32| {
+            left = READINGS;
+            settled(|| {
+                left -= 1;
+                (READINGS - left > wrong).then_some(left)
+            })
+        };
+        assert_eq!(after(0), Some(READINGS - 1));
+        assert_eq!(after(READINGS - 1), Some(0));
+        assert_eq!((after(READINGS), left), (None, 0));
+    }
 
     #[test]
     fn the_ends_of_other_arenas_are_not_trimmed() {
