@@ -57,11 +57,6 @@ static _Atomic uint64_t spare_key;  // the key + 1, or 0. Its place in a round i
 // here is lost with the first of two tables. So the kept key says that the thread ends, and this one then comes late.
 static _Atomic uint64_t last_key;  // the key + 1, or 0
 
-static QY_COLD void spare_destructor(void *arg) {
-    uint64_t last = last_key;
-    if (!last || pthread_setspecific((pthread_key_t)(last - 1), arg) != 0) destructor(arg);
-}
-
 static bool set_key(pthread_key_t key) {
     uint64_t none = 0;
     return atomic_compare_exchange_strong(&exit_key, &none, (uint64_t)key + 1);
@@ -95,15 +90,20 @@ static bool have_key(void) {
     return exit_key != 0;
 }
 
-void qy_os_thread_exit_late(void) {
 #ifdef __GLIBC__
+static QY_COLD void spare_destructor(void *arg) {
+    uint64_t last = last_key;
+    if (!last || pthread_setspecific((pthread_key_t)(last - 1), arg) != 0) destructor(arg);
+}
+
+void qy_os_thread_exit_late(void) {
     late = true;
     pthread_key_t key;
     if (!exit_key && !spare_key && pthread_key_create(&key, spare_destructor) == 0) spare_key = (uint64_t)key + 1;
-#else
-    have_key();
-#endif
 }
+#else
+void qy_os_thread_exit_late(void) { have_key(); }
+#endif
 
 bool qy_os_at_thread_exit(void (*fn)(void *arg), void *arg) {
     if (qy_os_fake_fails(QY_OS_THREAD_EXIT) || !arg) return false;
