@@ -38,7 +38,8 @@ JOURNEYS = {
     "quarry explain -p PID": "",
     "quarry stats -p PID --watch 1": "quarry stats -p PID",
     "quarry check -- ./prog input": "quarry check -- ./prog || [ $? = 23 ]",
-    "quarry check --leaks all -o r.sarif -- make test": "{ quarry check --leaks all -o r.sarif -- ./prog || [ $? = 23 ]; } && test -s r.sarif",
+    "quarry check --leaks all --children -o r.sarif -- make test":
+        "{ quarry check --leaks all --children -o r.sarif -- sh -c './prog; true'; [ $? = 23 ]; } && test -s r.sarif",
     "quarry check --pinpoint -- ./prog": "quarry check --pinpoint -- ./prog || [ $? = 23 ]",
     "quarry run --conf guard:512k -- ./server": "quarry run --conf guard:512k -- ./prog",
     "quarry doctor ./prog": None,
@@ -171,8 +172,8 @@ def use_tool(system):
     (system.root / "tmp/prog.c").write_text(PROGRAM)
     system.run("cd /tmp && cc -O1 -fno-builtin -o prog prog.c && cp prog server")
     for journey in journeys((SOURCE / "README.md").read_text()):
-        script = "cd /tmp; LD_PRELOAD=libquarry-malloc.so ./prog wait & sleep 1; PID=$!; " + re.sub(r"\bPID\b", "$PID", journey)
-        # pause() ends with the namespace.
+        script = "cd /tmp; LD_PRELOAD=libquarry-malloc.so ./prog wait & sleep 1; PID=$!; ( " + re.sub(r"\bPID\b", "$PID", journey) + " )"
+        # pause() ends with the namespace. A list of && ends the shell by `set -e` only as a subshell.
         print(f"$ {journey}", flush=True)
         system.run(f"set -e -o pipefail; {script}; kill -9 $PID")
 
