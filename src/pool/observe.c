@@ -21,13 +21,16 @@
 
 // ---- which mode ---------------------------------------------------------------------------------------
 
+static unsigned mode_of_auto(void) {
+    return qy_asan_runs()       ? QY_MODE_PASS
+           : qy_valgrind_runs() ? QY_MODE_VALGRIND
+           : qy_checker()       ? QY_MODE_GUARD
+                                : 0;
+}
+
 static unsigned mode_of_conf(void) {
     char word[16];
-    if (!qy_opts_str(qy_opts.pools, word, sizeof word) || !strcmp(word, "auto"))
-        return qy_asan_runs()       ? QY_MODE_PASS
-               : qy_valgrind_runs() ? QY_MODE_VALGRIND
-               : qy_checker()       ? QY_MODE_GUARD
-                                    : 0;
+    if (!qy_opts_str(qy_opts.pools, word, sizeof word) || !strcmp(word, "auto")) return mode_of_auto();
     if (!strcmp(word, "off")) return 0;
     if (!strcmp(word, "guard")) return QY_MODE_GUARD;
     if (!strcmp(word, "fence")) return QY_MODE_GUARD | QY_MODE_FENCE;
@@ -41,7 +44,7 @@ static unsigned mode_of_conf(void) {
     }
     if (!atomic_exchange(&warned, true))
         qy_warn("QUARRY_CONF: pools:%s is none of auto, off, guard, fence, poison, pass; auto instead", word);
-    return qy_asan_runs() ? QY_MODE_PASS : 0;
+    return mode_of_auto();
 }
 
 bool qy_observe_open(quarry_pool_t *pool) {

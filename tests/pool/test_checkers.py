@@ -72,6 +72,8 @@ def main():
             found = {case: patterns for case, patterns in VALGRIND.items() if case != "leak" or how == "frees"}
             expect(f"valgrind {kind}", [*MEMCHECK, program, kind], found, "auto")
             expect(f"valgrind {kind}", [*MEMCHECK, "--leak-check=no", program, kind], {"none": [], "zeroed": []}, "auto")
+            # What is no mode is auto, as the warning says.
+            expect(f"valgrind, no such mode, {kind}", [*MEMCHECK, program, kind], {"overflow": VALGRIND["overflow"]}, "gaurd")
         else:
             print("SKIP: needs the package valgrind")
         for conf, cases in (("auto", ASAN_PASS), ("poison", ASAN_POISON)):
