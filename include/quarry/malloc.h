@@ -70,7 +70,8 @@ QUARRY_API void *quarry_aligned_alloc(size_t alignment, size_t size) QUARRY_NOEX
     QUARRY_SIZE(2);
 
 /// POSIX posix_memalign: store the block in *ret_ptr and return 0. On failure it returns the error and leaves *ret_ptr
-/// and errno alone. EINVAL: `alignment` is not a power of two, or not a multiple of sizeof(void *). ENOMEM: no memory.
+/// alone. EINVAL: `alignment` is not a power of two, or not a multiple of sizeof(void *). errno stays as it was.
+/// ENOMEM: no memory. errno is ENOMEM, too, as in glibc.
 QUARRY_API int quarry_posix_memalign(void **ret_ptr, size_t alignment, size_t size) QUARRY_NOEXCEPT;
 
 /// As quarry_aligned_alloc, but an alignment that is no power of two is rounded up to the next one, as in glibc.
