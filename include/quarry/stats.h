@@ -22,7 +22,7 @@ typedef struct quarry_stats {
     size_t run_slack_bytes;    ///< the part of large blocks' last units that nobody asked for
     size_t pages_dirty_bytes;  ///< free units that may hold touched pages
     size_t pages_clean_bytes;  ///< free units known to be untouched or given back
-    size_t slab_purged_bytes;  ///< whole OS pages inside slabs that were given back
+    size_t slab_purged_bytes;  ///< free blocks in slabs that touch a page given back: whole, so more than the pages
     size_t metadata_bytes;     ///< descriptors, tag map, thread heaps: touched estimate
     // What happened (events, not bytes).
     size_t heaps;             ///< heaps in existence: of threads, idle, first-class

@@ -58,7 +58,7 @@ typedef struct quarry_stats_page_sums {
     uint64_t mapped_bytes;       ///< address space open for blocks
     uint64_t slabs_bytes;        ///< slabs, whole
     uint64_t slab_free_bytes;    ///< free blocks at home in slabs, of which ...
-    uint64_t slab_purged_bytes;  ///< ... on pages that were given back
+    uint64_t slab_purged_bytes;  ///< ... blocks that touch a page given back: whole blocks, so more than the pages
     uint64_t slab_mailed_bytes;  ///< free blocks on their way home from other threads
     uint64_t slab_fresh_bytes;   ///< of slabs: never given out yet, and tails; as of fresh_at_ns
     uint64_t fresh_at_ns;
@@ -84,7 +84,7 @@ typedef struct quarry_stats_page_class {
     uint32_t number, block_bytes;
     uint64_t slabs, slabs_bytes;
     uint64_t out_blocks;                  ///< given out: live, or in a thread's cache
-    uint64_t free_blocks, purged_blocks;  ///< free ones at home or on their way; of which on pages that were given back
+    uint64_t free_blocks, purged_blocks;  ///< free ones at home or on their way; of which touch pages given back
     uint64_t fresh_bytes;
     /// of out_blocks: free ones in threads' caches, as was last counted. Not there if class_bytes is less than 64
     uint64_t cached_blocks;

@@ -295,7 +295,7 @@ struct qy_heap {
     uint32_t threads;                            // [lock: heaps list] attached now
     qy_slab_t *all;                              // [lock: heap] every span that belongs to the heap
     size_t slab_bytes, free_bytes;               // [lock: heap] spans of slabs; free blocks at home in them, ...
-    size_t purged_bytes;                         // [lock: heap] ... of which on pages that were given back
+    size_t purged_bytes;                         // [lock: heap] ... of which blocks that touch a page given back
     size_t purge_mark;                           // [lock: heap] what could go when purging last found nothing more
     qy_slab_t *purge_at;                         // [lock: heap] where purging goes on
     size_t made_bytes;                           // [lock: heap] slabs made since it was last reclaimed, ...

@@ -217,6 +217,29 @@ TEST(each_number) {
     CHECK_EQ(stats_add_up().slabs, b.slabs);
 }
 
+// What was given back inside slabs is counted by whole blocks, also where a page is only a part of one.
+TEST(purged_blocks_are_whole) {
+    enum { SIZE = 3000,
+        STAY = 10 };
+    quarry_trim(0);
+    quarry_stats_t before = stats_add_up();
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = quarry_malloc(SIZE);
+        CHECK(blocks[i]);
+    }
+    size_t each = quarry_usable_size(blocks[0]);
+    CHECK_NE(each % qy_os_page_size(), 0);
+    for (int i = 0; i < BLOCKS; i++)
+        if (i % STAY) quarry_free(blocks[i]);
+    quarry_trim(0);
+    quarry_stats_t after = stats_add_up();
+    CHECK_GT(after.slab_purged_bytes, before.slab_purged_bytes);
+    CHECK_EQ((after.slab_purged_bytes - before.slab_purged_bytes) % each, 0);
+    for (int i = 0; i < BLOCKS; i += STAY) quarry_free(blocks[i]);
+    memset(blocks, 0, sizeof blocks);
+    verify_all();
+}
+
 // Metadata is what the maps and records take: it is there, and small.
 TEST(metadata) {
     quarry_free(quarry_malloc(1));

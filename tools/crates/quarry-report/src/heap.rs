@@ -40,7 +40,7 @@ const FIELDS: [Field; 24] = [
     bytes("run_slack_bytes", "  slack", "behind large blocks, up to the next unit"),
     bytes("pages_dirty_bytes", "  dirty pages", "free, perhaps still in memory"),
     bytes("pages_clean_bytes", "  clean pages", "free and not in memory"),
-    bytes("slab_purged_bytes", "purged in slabs", "pages of slabs that went back to the kernel"),
+    bytes("slab_purged_bytes", "purged in slabs", "free blocks that touch a page given back, whole"),
     bytes("metadata_bytes", "metadata", "the heap's own bookkeeping, beside what is mapped"),
     bytes("purged_bytes", "purged in all", "given back to the kernel over the whole run"),
     bytes("regret_bytes", "  regretted", "of which was needed again within a second"),

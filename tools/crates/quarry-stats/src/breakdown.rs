@@ -131,7 +131,7 @@ fn large_bytes(pages: &[Page]) -> u64 {
     sum_over(pages, |sums| add(sums.run_live_bytes, sums.huge_live_bytes))
 }
 
-/// Free blocks on pages that were given back.
+/// Free blocks that touch a page that was given back, whole.
 fn purged_bytes(pages: &[Page]) -> u64 {
     sum_over(pages, |sums| sums.slab_purged_bytes)
 }

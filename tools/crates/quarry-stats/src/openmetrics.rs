@@ -98,7 +98,7 @@ const PURGED: Describe = (
     "quarry_heap_slab_purged_bytes",
     Kind::Gauge,
     "bytes",
-    "Of the free bytes in slabs, those on pages given back to the kernel",
+    "Of the free bytes in slabs, those of blocks that touch a page given back, whole",
 );
 const AGE: Describe = ("quarry_heap_age_seconds", Kind::Gauge, "seconds", "How old the heap's numbers are");
 const THINGS: Describe = ("quarry_heap_things", Kind::Gauge, "", "Heaps, slabs and large objects that exist");

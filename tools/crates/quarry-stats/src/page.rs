@@ -107,7 +107,7 @@ pub struct Class {
     pub out_blocks: u64,
     /// Free blocks, ...
     pub free_blocks: u64,
-    /// ... of which on pages that were given back.
+    /// ... of which touch a page that was given back.
     pub purged_blocks: u64,
     /// Bytes never given out yet.
     pub fresh_bytes: u64,

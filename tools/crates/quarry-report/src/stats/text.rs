@@ -110,7 +110,7 @@ fn heap(heap: &Heap, now: u64, all: bool, style: Style) -> String {
 
 fn rows(sums: &Sums) -> Vec<Vec<Text>> {
     let live = format!("{}, {} among them", units::of(sums.runs, "run"), units::of(sums.huges, "mapping"));
-    let free = format!("of which {} on pages that were given back", bytes(sums.slab_purged_bytes));
+    let free = format!("of which {} in blocks that touch a page given back", bytes(sums.slab_purged_bytes));
     let each = sums.metadata_bytes / sums.heaps.max(1);
     let idle = count(sums.heaps_idle);
     let heaps = format!("of {} ({idle} idle), {} for each", units::of(sums.heaps, "heap"), bytes(each));
