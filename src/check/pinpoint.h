@@ -2,9 +2,10 @@
 // pinpoint.h: evidence of a run before says which call sites to guard in this one.
 //
 // A canary or a freed block that was written to says which block it was, and not who did it. In the next run blocks of
-// that call site are guarded, on the side of the damage, and no others: then the access itself is a fault. The kernel
-// has mappings for some 30,000 guards. So those are kept for the blocks about as late as that one, and of the others no
-// more than QY_PINPOINT_OTHERS have a guard at a time: a program that does the same each time does not need them.
+// that call site are guarded, on the side of the damage, and no others: then the access itself is a fault. Option
+// guard_mb has memory for 16,384 guarded blocks of a page. So it is kept for the blocks about as late as that one, and
+// of the others no more than QY_PINPOINT_OTHERS have a guard at a time: a program that does the same each time does not
+// need them.
 //
 // A call site is known again by a number of its innermost frames, which does not depend on where files are mapped. The
 // file has a line for each:

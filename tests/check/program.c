@@ -250,7 +250,7 @@ static void late_over(void) {
     v[size] = 'x';
     freed((char *)v);
 }
-// Later than the kernel has mappings for guards.
+// Later than there is memory for guarded blocks.
 __attribute__((noinline)) static void latest_over(void) {
     late = 60001;
     late_over();

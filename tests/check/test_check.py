@@ -267,7 +267,7 @@ def pinpoint():
             r, again, _ = error(fault, size=size, sites=path)
             assert again["evidence"] and r.of("end")[0]["guards"]["made"] == 0
             assert any("sites" in note["text"] for note in r.of("note")), r.of("note")
-    # The block after 60,000 live ones of its site has a guard, though the kernel has mappings for half of them.
+    # The block after 60,000 live ones of its site has a guard, though there is memory for a quarter of them.
     r, e, size = error("latest-over", size=chance.randrange(1, 200), guards="off")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "sites"

@@ -98,6 +98,32 @@ fn a_second_run_finds_the_instruction() {
     stage.check(&["--pinpoint"], &["n"]).expect(0).says("nothing was found, nor by a second run");
 }
 
+/// Each block has 17 pages, so that the memory of guarded ones is used up before the last one. That one is written to
+/// behind its end.
+const MANY: &str = "#include <stdlib.h>\n\
+    static volatile char *kept[1500];\n\
+    int main(void) {\n\
+        for (int i = 0; i < 1500; i++)\n\
+            kept[i] = malloc(65552);\n\
+        kept[1499][65552] = 2;\n\
+        for (int i = 0; i < 1500; i++)\n\
+            free((void *)kept[i]);\n\
+        return 0;\n\
+    }\n";
+
+#[test]
+fn what_gives_guards_more_room_is_told_and_does_so() {
+    let Some(stage) = Stage::new(MANY) else { return };
+    let short = "not guards for all blocks";
+    stage.check(&["--guards", "off", "--pinpoint"], &[]).expect(23).says(short).says("guard_mb:1024");
+    let words = ["check", "--guards", "off", "--pinpoint", "--", text(&stage.program)];
+    let mut command = stage.bench.quarry(words);
+    command.env("QUARRY_LIB_DIR", &stage.libraries).env("QUARRY_CHECK", "guard_mb:1024");
+    let said = Ended::from(command.output().unwrap()).expect(23).stderr;
+    // A kernel that marks no pages needs more mappings, too.
+    assert!(said.contains("main at prog.c:6") || said.contains(short), "{said}");
+}
+
 #[test]
 fn a_filter_that_kills_is_named() {
     let source = "#include <signal.h>\nint main(void) { return raise(SIGSYS); }\n";

@@ -161,7 +161,7 @@ pub enum Guards {
     Off,
     /// The first of each place, and then fewer
     Budget,
-    /// All, as far as the kernel has room
+    /// All, as long as the live ones have no more than 64 MiB (QUARRY_CHECK=guard_mb:N: N MiB)
     All,
 }
 
