@@ -17,6 +17,14 @@ fn help_and_version_succeed() {
 }
 
 #[test]
+fn a_default_that_has_a_bound_says_it() {
+    let Some(bench) = Bench::new() else { return };
+    let help = bench.run(&["check", "--help"]).expect(0).stdout;
+    let words: Vec<&str> = help.split_whitespace().collect();
+    assert!(words.join(" ").contains("a quarter of what is live, 256 MiB at most]"), "{help}");
+}
+
+#[test]
 fn completions_and_manual_pages_know_the_verbs() {
     let Some(bench) = Bench::new() else { return };
     for shell in ["bash", "zsh", "fish"] {

@@ -48,7 +48,8 @@ pub struct CheckOptions {
     /// Put guarded blocks directly against their guard, also where this gives up their alignment
     #[arg(long, help_heading = RUNNING)]
     pub exact: bool,
-    /// Bytes of freed blocks that wait before their memory is used again [default: 8 MiB and a quarter of what is live]
+    /// Bytes of freed blocks that wait before their memory is used again [default: 8 MiB and a quarter of what is live,
+    /// 256 MiB at most]
     #[arg(long, value_name = "BYTES", value_parser = bytes_within(1..=1 << 40), help_heading = RUNNING)]
     pub quarantine: Option<u64>,
     /// Also report errors of the processes that the command starts.
