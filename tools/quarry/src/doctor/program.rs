@@ -51,7 +51,10 @@ fn of_obstacle(obstacle: Obstacle) -> Finding {
         Obstacle::NotElf => "Name the program itself, not a file that it reads.",
         Obstacle::Static => "Link it with libquarry-malloc.a, or dynamically.",
         Obstacle::OtherMachine => "Build the library for that processor, and name it with --lib PATH.",
-        Obstacle::OtherLibc => "Build the library on that C library: for musl, cmake --preset musl.",
+        Obstacle::OtherLibc => {
+            "Build the library for that C library. For musl, where there is musl-gcc: cmake --preset musl, then cmake \
+             --build build-musl --target quarry_malloc."
+        }
         Obstacle::SetId | Obstacle::Capabilities => {
             "Link it with -lquarry-malloc, or name the library in /etc/ld.so.preload, which is for all programs."
         }
