@@ -95,6 +95,9 @@ def self_test():
                     "Give \\fIsize\\fR bytes, or NULL."), text
     assert refused(functions, header + "QUARRY_API int h(void) {\n")
     assert page("a @X@", {"X": "b"}) == "a b" and refused(page, "@Y@", {"X": ""})
+    # What libquarry(3) says of all functions is in no comment that it takes from a header.
+    for name in ("docs/man/libquarry.3.in", "include/quarry/malloc.h"):
+        assert "one of up to 8 bytes to 8" in (ROOT / name).read_text(), name
     print("self-test: options, functions and what cannot be read were found out")
 
 
