@@ -30,6 +30,11 @@ if comm -13 "$work/product" "$work/built" | grep .; then
     exit 1
 fi
 
+echo "== install.md names the libraries"
+for library in $(find "$prefix"/lib* -maxdepth 1 \( -name 'libquarry*.so' -o -name 'libquarry*.a' \) -printf '%f\n'); do
+    grep -qF "/$library\`" "$QUARRY_SOURCE_DIR/docs/install.md" || { echo "FAILED: install.md does not name $library" >&2; exit 1; }
+done
+
 echo "== find_package"
 quietly cmake -S "$consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix"
 quietly cmake --build "$work/build"
