@@ -8,7 +8,8 @@
 The packages are made from the build tree. lintian must find no error in the .deb. debootstrap makes the system, which needs root, a
 mirror of Debian and a minute or two. There the .deb is installed; every command of the README that calls the tool runs, with
 small numbers; programs are built against the libraries; manual pages and completions are found by their names; and the .tar.zst runs
-from a folder of its own. When the package is removed, the system has the files that it had before.
+from a folder of its own. When the package is removed, the system has the files that it had before. Then what docs/install.md tells to
+type after `make install` is typed, for /usr/local and for a folder of one's own.
 """
 import os
 import pathlib
@@ -190,6 +191,17 @@ def use_libraries(system):
     system.run("test -s /usr/share/quarry/quarry-gdb.py && test -s /usr/share/quarry/quarry_heap.py && grep -q '^zstd-sys ' /usr/share/doc/quarry/third-party.txt")
 
 
+def use_made(system, own):
+    """After `make install` to /usr/local, and in the folder `own` of the system."""
+    run(["cmake", "--install", BUILD, "--prefix", "/usr/local"], env={**os.environ, "DESTDIR": str(system.root)})
+    system.run("cd /tmp/consumer && cc -o made consumer.c $(pkg-config --cflags --libs quarry) && ! ./made && ldconfig && ./made")
+    used = "QUARRY_CONF=stats:on ./prog 2>&1 | grep live"
+    system.run(f"cd /tmp && LD_PRELOAD=libquarry-malloc.so {used}")
+    system.run(f"export PKG_CONFIG_PATH={own}/lib/pkgconfig; cd /tmp/consumer && "
+               f"cc -o own consumer.c $(pkg-config --cflags --libs quarry) -Wl,-rpath,{own}/lib && ldd own | grep -F {own}/lib/ && ./own")
+    system.run(f"cd /tmp && LD_PRELOAD={own}/lib/libquarry-malloc.so {used}")
+
+
 def use_shell(system):
     for page in ("quarry-record", "quarry", "7 quarry", "libquarry"):
         if "Quarry" not in system.run(f"man -P cat {page}"):
@@ -222,7 +234,9 @@ def test(work):
     system.run("dpkg --purge quarry")
     left_behind(before, system.files())
     run(["cmake", "-E", "tar", "xf", archive], cwd=system.root / "tmp")
-    print(system.run(f"cd /tmp && {archive.name.removesuffix('.tar.zst')}/bin/quarry run --stats -- ./prog"), end="")
+    own = f"/tmp/{archive.name.removesuffix('.tar.zst')}"
+    print(system.run(f"cd /tmp && {own}/bin/quarry run --stats -- ./prog"), end="")
+    use_made(system, own)
     print("the package was installed, used and removed")
 
 
