@@ -225,6 +225,9 @@ fn what_makes_no_sense_is_refused() {
             .expect(2)
             .says("--trace FILE keeps the trace");
     }
+    for silent in [&["--trace", "kept.qtr"][..], &["--sample", "1k"], &["--with", "jemalloc"]] {
+        bench.run(&[&["profile", "a.qtr"], silent].concat()).expect(2).says(silent[0]);
+    }
     bench.run(&["profile", "-o", "kept.svg", "a.qtr"]).expect(2);
     bench.run(&["profile", "no-such-file"]).expect(1).says("no-such-file");
     bench.run(&["profile", "--fail-if", "site:x +1%", "a"]).expect(2).says("--base");
