@@ -131,7 +131,7 @@ fuzz_target!(|data: &[u8]| {
         .collect();
     let all: u64 = areas.iter().map(|area| area.left).sum();
     let memory = Memory { words, regions, resident, reads: Cell::new(0), changes: how & 2 != 0 };
-    let found = heaps::find(&mut areas, None, &memory);
+    let found = heaps::find(&mut areas, None, &memory, true);
     let left: u64 = areas.iter().map(|area| area.left).sum();
     let explained: u64 = found.iter().map(|heap| heap.part.bytes).sum();
     assert_eq!(explained + left, all, "what is explained is not what was taken");

@@ -107,15 +107,15 @@ const OTHERS: [(&str, &str); 9] = [
     ("libjvm", "the Java virtual machine"),
 ];
 
-/// Find them, and note in the areas what they explain.
-pub fn find(areas: &mut [Area], found: Option<&Found>, target: &dyn Target) -> Vec<Heap> {
+/// Find them, and note in the areas what they explain; `still`: nothing changes meanwhile.
+pub fn find(areas: &mut [Area], found: Option<&Found>, target: &dyn Target, still: bool) -> Vec<Heap> {
     let mut heaps = Vec::new();
     if let Some(found) = found {
         heaps.extend(quarry(areas, found, target));
     }
     let other = other(areas);
     if other == Some(TCMALLOC) {
-        heaps.extend(of_tcmalloc(areas, target));
+        heaps.extend(of_tcmalloc(areas, target, if still { 1 } else { READINGS }));
     }
     heaps.extend(of_glibc(areas, target));
     // What is left belongs to the other allocator, if there is one.
@@ -403,8 +403,8 @@ fn variables(areas: &[Area]) -> Vec<(u64, u64)> {
 // ---- tcmalloc -------------------------------------------------------------------------------------------
 
 /// What changes while it is read makes no sense now and then, and does a moment later.
-fn settled<T>(mut read: impl FnMut() -> Option<T>) -> Option<T> {
-    for _ in 1..READINGS {
+fn settled<T>(readings: u32, mut read: impl FnMut() -> Option<T>) -> Option<T> {
+    for _ in 1..readings {
         let read = read();
         if read.is_some() {
             return read;
@@ -414,10 +414,10 @@ fn settled<T>(mut read: impl FnMut() -> Option<T>) -> Option<T> {
     read()
 }
 
-fn of_tcmalloc(areas: &mut [Area], target: &dyn Target) -> Option<Heap> {
+fn of_tcmalloc(areas: &mut [Area], target: &dyn Target, readings: u32) -> Option<Heap> {
     let candidates = candidates(areas);
     let resident = areas.iter().filter(|area| is_candidate(area)).map(|area| area.left).sum();
-    let read = settled(|| tcmalloc::read(&mut Reader::new(target), &candidates, resident))?;
+    let read = settled(readings, || tcmalloc::read(&mut Reader::new(target), &candidates, resident))?;
     let (mut resident, mut lazy) = (0, 0);
     for &(from, to) in &read.spans {
         let (taken, freed) = claim(areas, from, to, target);
@@ -489,7 +489,7 @@ mod tests {
         let mut left = READINGS;
         let mut after = |wrong: u32| {
             left = READINGS;
-            settled(|| {
+            settled(READINGS, || {
                 left -= 1;
                 (READINGS - left > wrong).then_some(left)
             })
@@ -497,6 +497,12 @@ mod tests {
         assert_eq!(after(0), Some(READINGS - 1));
         assert_eq!(after(READINGS - 1), Some(0));
         assert_eq!((after(READINGS), left), (None, 0));
+        let mut once = 0;
+        let still = settled(1, || {
+            once += 1;
+            None::<u32>
+        });
+        assert_eq!((still, once), (None, 1));
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub fn look(process: &Process, stop: bool) -> Result<Look, ProcError> {
     let target = peek::Process::open(process.folder(), space.page);
     // What runs on Quarry says itself what its heap has.
     gaps.extend(target.memory_refusal().filter(|_| pages.is_none()));
-    let heaps = heaps::find(&mut areas, pages.as_ref(), &target);
+    let heaps = heaps::find(&mut areas, pages.as_ref(), &target, held.is_some());
     let stopped = held.as_ref().map(Held::time);
     drop(held);
     gaps.extend(target.pagemap_refusal());
