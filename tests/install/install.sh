@@ -35,6 +35,11 @@ for library in $(find "$prefix"/lib* -maxdepth 1 \( -name 'libquarry*.so' -o -na
     grep -qF "/$library\`" "$QUARRY_SOURCE_DIR/docs/install.md" || { echo "FAILED: install.md does not name $library" >&2; exit 1; }
 done
 
+echo "== links of the README to documents"
+for document in $(grep -o '](docs/[^)#]*\|]([A-Z]*\.md' "$prefix/share/doc/quarry/README.md" | sed 's/^](//' | grep -vx 'CONTRIBUTING.md' | sort -u); do
+    [ -e "$prefix/share/doc/quarry/$document" ] || { echo "FAILED: $document is not installed" >&2; exit 1; }
+done
+
 echo "== find_package"
 quietly cmake -S "$consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix"
 quietly cmake --build "$work/build"
