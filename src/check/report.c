@@ -29,6 +29,7 @@ static struct {
     _Atomic bool keeps;     // it stays open between lines; set also without the lock
     _Atomic bool filtered;  // a filter may end the process for any call but a write
     int parent;             // the process that this one is a fork of; 0: none
+    int origin;             // the first in its chain of forks, which is none itself; 0: none
     char path[PATH_BYTES];
     char line[LINE_BYTES];
     uint64_t errors;
@@ -85,6 +86,11 @@ static void report_i64(qy_json_t *j, const char *key, int64_t n) {
     qy_json_key(j, key);
     if (n < 0) qy_json_raw(j, "-");
     qy_json_number(j, n < 0 ? -(uint64_t)n : (uint64_t)n);
+}
+static void report_fork(qy_json_t *j, const char *key, int pid) {
+    qy_json_key(j, key);
+    if (pid) qy_json_number(j, (uint64_t)pid);
+    else qy_json_raw(j, "null");
 }
 static void report_bool(qy_json_t *j, const char *key, bool is) {
     qy_json_key(j, key);
@@ -197,9 +203,8 @@ static void report_begin_locked(void) {
     qy_check_put_u64(&j, "ppid", (uint64_t)qy_os_parent_id());
     qy_check_put_text(&j, "exe", qy_os_program_path(path, sizeof path) ? path : NULL);
     put_command(&j);
-    qy_json_key(&j, "forked_from");
-    if (report.parent) qy_json_number(&j, (uint64_t)report.parent);
-    else qy_json_raw(&j, "null");
+    report_fork(&j, "forked_from", report.parent);
+    report_fork(&j, "origin", report.origin);
     qy_json_raw(&j, "}");
     line_write_json(&j);
 }
@@ -457,5 +462,7 @@ void qy_check_report_in_child(int parent) {
     report.failed = report.filtered;  // it can open none; what it has to say is text
     report.errors = 0;
     report.parent = parent;
+    // A reader may never hear of the processes in between: one that has nothing to say has no file.
+    if (!report.origin) report.origin = parent;
     qy_check_modules_untold();
 }

@@ -130,6 +130,20 @@ static void forks_clean(void) {
     }
     wait_for(child, 5);
 }
+// The process in between has nothing to say.
+static void forks_twice(void) {
+    pid_t child = fork();
+    if (!child) {
+        child = fork();
+        if (!child) {
+            fault();
+            exit(5);
+        }
+        wait_for(child, 5);
+        exit(5);
+    }
+    wait_for(child, 5);
+}
 static void vforks(void) {
     pid_t child = vfork();
     if (!child) _exit(5);
@@ -502,7 +516,7 @@ static const struct {
 } lives[] = {{"thread", thread}, {"threads", threads},
     {"threads-free-only", threads_free_only},
     {"threads-free-late", threads_free_late},
-    {"forks", forks}, {"forks-clean", forks_clean},
+    {"forks", forks}, {"forks-clean", forks_clean}, {"forks-twice", forks_twice},
     {"vforks", vforks}, {"execs", execs}, {"execs-overwritten", execs_overwritten},
     {"exits", exits}, {"exits-now", exits_now},
     {"exits-in-handler", exits_in_handler},

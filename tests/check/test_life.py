@@ -67,6 +67,10 @@ def children():
     assert "forks" in parent.names(parent.of("error")[0]["stack"]) and end(parent) == ("exit", 7)
     assert child.of("error")[0]["block"]["size"] == 40 and end(child) == ("exit", 5)
     assert len(run("forks-clean")) == 1
+    begins = {b["forked_from"]: b for r in run("forks-twice") for b in r.of("begin")}
+    first = begins.pop(None)
+    (number, copy), = begins.items()
+    assert first["origin"] is None and copy["origin"] == first["pid"] != number, (first, copy)
     for options in {}, {"leaks": "exit"}:
         files = run("forks-busy", guards="all", **options)
         assert not [e for r in files for e in r.of("error")], [r.of("error") for r in files if r.of("error")][0]

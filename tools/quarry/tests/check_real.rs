@@ -311,6 +311,40 @@ fn children_are_shown_if_wanted() {
     stage.check(&["--children"], &[]).expect(23).says("double-free");
 }
 
+/// The one in between has nothing to say, and so no file; or it becomes another program before its copy says something.
+#[test]
+fn a_copy_of_a_copy_is_shown() {
+    let source = "#include <signal.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <sys/wait.h>\n\
+        static void twice(void) { char *p = malloc(8); free(p); free(p); }\n\
+        int main(int argc, char **argv) {\n\
+            int go[2], done[2]; char c;\n\
+            if (pipe(go) || pipe(done)) return 9;\n\
+            int child = fork();\n\
+            if (child == 0) {\n\
+                close(go[1]);\n\
+                if (argc > 1) twice();\n\
+                if (fork() == 0) {\n\
+                    read(go[0], &c, 1);\n\
+                    twice();\n\
+                    _exit(0);\n\
+                }\n\
+                if (argc > 1) execl(\"/bin/true\", \"true\", (char *)0);\n\
+                kill(getpid(), SIGKILL);\n\
+            }\n\
+            waitpid(child, 0, 0);\n\
+            close(go[1]); close(done[1]);\n\
+            read(done[0], &c, 1);\n\
+            return 5; }";
+    let Some(stage) = Stage::new(source) else { return };
+    let finds = |words: &[&str], errors: &str| {
+        let ended = stage.check(&[], words).expect(23);
+        ended.says("double-free").says(errors);
+        assert!(!ended.stderr.contains("are left out"), "{}", ended.stderr);
+    };
+    finds(&[], "errors: 1\n");
+    finds(&["x"], "errors: 2\n");
+}
+
 /// Loses a block, and goes on until its input ends.
 const LOSES: &str = "#include <stdlib.h>\n#include <unistd.h>\n#include <stdio.h>\n\
     static void lose(void) { volatile char *p = malloc(48); p[0] = 1; p = 0; }\n\

@@ -52,6 +52,9 @@ pub struct Begin {
     /// The process that it is a copy of.
     #[serde(default)]
     pub forked_from: Option<u32>,
+    /// The first in its chain of copies, which is none itself.
+    #[serde(default)]
+    pub origin: Option<u32>,
 }
 
 /// See [`Line::Module`].

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! From lines to what is shown: text at once, and the other formats at the end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -32,9 +32,8 @@ pub struct Show<'a> {
     reports: Vec<Report<'a>>,
     /// Text is written as it comes.
     texts: Vec<(Text, Series)>,
-    command: Option<u32>,
-    /// By process id, whether what runs there is shown; `None`: all is.
-    only: Option<HashMap<u32, bool>>,
+    /// The process that is shown, as are its copies; `None`: all are.
+    only: Option<u32>,
     /// By the index of a process: is it left out?
     left: HashSet<usize>,
     left_out: u64,
@@ -75,7 +74,6 @@ impl<'a> Show<'a> {
             options,
             reports,
             texts,
-            command: None,
             only: None,
             left: HashSet::new(),
             left_out: 0,
@@ -85,8 +83,7 @@ impl<'a> Show<'a> {
 
     /// Show this process and its copies only, and no program that another process runs.
     pub fn only(&mut self, pid: u32) {
-        self.command = Some(pid);
-        self.only = Some(HashMap::from([(pid, true)]));
+        self.only = Some(pid);
     }
 
     /// Show findings at the end only.
@@ -141,17 +138,12 @@ impl<'a> Show<'a> {
         Ok(())
     }
 
-    /// A copy of a process that is shown is shown, too. Other programs are those of children.
+    /// Copies of the process that is shown are shown, too, and copies of those. Other programs are those of children,
+    /// but for what that process itself runs, one after the other.
     fn process(&mut self, index: usize) {
-        let Some(shown) = &mut self.only else { return };
         let begin = &self.findings.processes[index].begin;
-        let is_shown = match begin.forked_from {
-            Some(parent) => shown.get(&parent).copied().unwrap_or(false),
-            // The command itself may run other programs, one after the other.
-            None => self.command == Some(begin.pid),
-        };
-        shown.insert(begin.pid, is_shown);
-        if !is_shown {
+        let origin = begin.origin.unwrap_or(begin.pid);
+        if self.only.is_some_and(|pid| pid != origin) {
             self.left.insert(index);
         }
     }
