@@ -377,7 +377,8 @@ impl Findings {
     fn leak(&mut self, source: &Source, pid: u32, leak: raw::Leak, namer: &mut Namer) -> News {
         let stack = named(source, &leak.stack, namer);
         let mut hasher = DefaultHasher::new();
-        (&leak.kind, pid).hash(&mut hasher);
+        // Not by its number: that may be given again, and each PID namespace has its own.
+        (&leak.kind, source.process).hash(&mut hasher);
         tell(&stack, usize::MAX, &mut hasher);
         let leaked = Leaked {
             bytes: leak.bytes,
@@ -638,6 +639,21 @@ mod tests {
         // An exec begins to count anew.
         let other = [&first[..], &[begin(7), leak("leak-definite", 5, 2), scan(2, "")]].concat();
         assert_eq!(shown(&other), (0, 3));
+    }
+
+    /// A number is given again, and each namespace has a process 1.
+    #[test]
+    fn leaks_of_two_processes_with_one_number_are_two() {
+        let begin = String::from("{\"begin\":{\"version\":1,\"pid\":1}}");
+        let leak = |bytes: u32| {
+            format!(
+                "{{\"leak\":{{\"kind\":\"leak-definite\",\"bytes\":{bytes},\"blocks\":1,\"scan\":1,\
+                 \"example\":\"0x1\",\"stack\":[{{\"pc\":\"0x5\"}}]}}}}"
+            )
+        };
+        let findings = of(&[begin.clone(), leak(16), begin, leak(8), leak(9)]);
+        let bytes: Vec<u64> = findings.leaks().filter_map(Finding::leak).map(|leak| leak.bytes).collect();
+        assert_eq!(bytes, [16, 9]);
     }
 
     #[test]
