@@ -147,6 +147,17 @@ fn what_is_made_leaves_out_what_it_was_made_of() {
     }
 }
 
+/// The last scan did not find it again.
+#[test]
+fn what_is_no_leak_any_more_uses_no_suppression() {
+    let content = noisy().replace("{\"number\":1,", "{\"number\":2,");
+    let Some((bench, file)) = raw(&content) else { return };
+    let known = bench.path("known");
+    fs::write(&known, "leak:prog\n").unwrap();
+    let said = check(&bench, &["--suppressions", text(&known), text(&file)]).expect(23).stdout;
+    assert!(said.contains("scan 2") && !said.contains("suppressed"), "{said}");
+}
+
 #[test]
 fn a_kind_that_cannot_be_found_does_not_count() {
     let Some(bench) = Bench::new() else { return };

@@ -116,11 +116,16 @@ impl Suppressions {
         Ok(())
     }
 
-    /// Hide it if an entry says so; its index.
-    pub fn hides(&mut self, finding: &Finding) -> Option<usize> {
-        let index = self.all.iter().position(|entry| entry.rule.hides(finding))?;
-        self.all[index].used = self.all[index].used.saturating_add(1);
-        Some(index)
+    /// The entry that hides it: its index.
+    pub fn hides(&self, finding: &Finding) -> Option<usize> {
+        self.all.iter().position(|entry| entry.rule.hides(finding))
+    }
+
+    /// Count what each entry hides. At the end: a leak that was found may be none by then.
+    pub fn count(&mut self, findings: &[Finding]) {
+        for index in findings.iter().filter_map(|finding| finding.suppressed) {
+            self.all[index].used += 1;
+        }
     }
 }
 

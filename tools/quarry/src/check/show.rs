@@ -176,6 +176,7 @@ impl<'a> Show<'a> {
                 .push(format!("{count} findings of other processes are left out; --children shows them"));
         }
         self.findings.all.retain(|finding| !finding.hidden);
+        self.suppressions.count(&self.findings.all);
         if self.later {
             for (index, finding) in self.findings.all.iter_mut().enumerate() {
                 finding.number = index + 1;
