@@ -301,6 +301,26 @@ fn a_recording_that_stopped_early_is_told() {
     }
 }
 
+/// What takes the place of older blocks rises as a leak does, and a sample of a running process has no older ones.
+#[test]
+fn a_sample_of_a_running_process_proves_no_leak() {
+    let Some(bench) = Bench::new() else { return };
+    let lines = bench.path("late.jsonl");
+    let said = |reason: &str| {
+        let mut all = String::from("{\"head\":{\"ticks_per_second\":1000000000}}\n");
+        for n in 1..=100u64 {
+            let (time, address) = (n * 100_000_000, n * 4096);
+            all += &format!("{{\"t\":{time},\"op\":\"alloc\",\"size\":1000,\"address\":{address}}}\n");
+        }
+        all += &format!("{{\"end\":{{\"reason\":\"{reason}\"}}}}\n");
+        std::fs::write(&lines, all).unwrap();
+        bench.run(&["profile", "-q", text(&lines)]).expect(0).stdout
+    };
+    assert!(said("exit").contains("ever rising: probably a leak."));
+    let late = said("detached");
+    assert!(late.contains("ever rising: a leak, or blocks that replace older ones"), "{late}");
+}
+
 #[test]
 fn sums_of_a_sample_have_bounds() {
     let Some(recorder) = Recorder::new() else { return };

@@ -4,7 +4,7 @@
 use quarry_report::style::Style;
 use quarry_report::table::{self, Align, Text};
 use quarry_report::units;
-use quarry_trace::Trace;
+use quarry_trace::{End, Trace};
 
 use crate::calls::Calls;
 use crate::estimate::{FEW, bytes, change, count, estimated, live, part, time};
@@ -13,7 +13,7 @@ use crate::graph::graph;
 use crate::model::{Lifetimes, Live, Median, Profile};
 use crate::query::{Answer, At, By, Group, Query, Sort, live_at, live_over_time};
 use crate::tree::{Direction, Summed};
-use crate::verdict::{Course, Floor};
+use crate::verdict::{Course, Floor, cause};
 use crate::waste::Waste;
 
 /// Callers that are shown below a site.
@@ -100,12 +100,19 @@ impl Report<'_> {
         let most = most.map(|(name, rows)| {
             (name.as_str(), course.rise(&live_over_time(self.profile, rows)).round() as i64)
         });
-        let ns = self.after(self.profile.last);
-        let text = course.text(most, ns);
+        let text = course.text(most, self.cause());
         match self.riser() {
             Some(site) => format!("{text}. {site}"),
             None => text,
         }
+    }
+
+    /// What may be behind memory that ever rises.
+    fn cause(&self) -> &'static str {
+        // That is how a sample of a running process ends.
+        let is_part = |end: &End| end.live.as_ref().is_none_or(|live| !live.whole);
+        let is_late = self.trace.end().is_some_and(|end| end.reason == "detached" && is_part(end));
+        cause(self.after(self.profile.last), is_late)
     }
 
     /// A site that ever rises, in words, where all together does not.
@@ -113,7 +120,7 @@ impl Report<'_> {
         let (name, course) = self.answer.riser.as_ref().filter(|_| !self.course().is_rising())?;
         let (Course::Rising(first, last) | Course::Level(first, last)) = *course else { return None };
         let begin = |floor: Floor| self.after(self.profile.spans.begin(floor.span));
-        course.text_of_site(name, self.after(self.profile.last), begin(last).saturating_sub(begin(first)))
+        course.text_of_site(name, self.cause(), begin(last).saturating_sub(begin(first)))
     }
 
     /// The half-life of blocks, in words.

@@ -79,16 +79,16 @@ impl Course {
         }
     }
 
-    /// A line for people. `most` is the site that rises most, and by how much between the two floors. `ns`: how long all
-    /// was.
-    pub fn text(self, most: Option<(&str, i64)>, ns: u64) -> String {
+    /// A line for people. `most` is the site that rises most, and by how much between the two floors. `cause`: what may
+    /// be behind it.
+    pub fn text(self, most: Option<(&str, i64)>, cause: &str) -> String {
         let at = |floor: Floor| bytes(floor.bytes.max(0.0) as u64);
         match self {
             Course::Short => String::from("too short to tell whether live memory rises"),
             Course::Rising(first, last) => {
                 let rule = format!(
-                    "ever rising: {}. The least that is live rises in each tenth of the time, from {} in the 2nd tenth to {} in the 9th",
-                    cause(ns),
+                    "ever rising: {cause}. The least that is live rises in each tenth of the time, from {} in the 2nd \
+                     tenth to {} in the 9th",
                     at(first),
                     at(last)
                 );
@@ -109,12 +109,11 @@ impl Course {
     }
 
     /// A line on a site that ever rises, where all together does not. `between`: nanoseconds between the two floors.
-    pub fn text_of_site(self, site: &str, ns: u64, between: u64) -> Option<String> {
+    pub fn text_of_site(self, site: &str, cause: &str, between: u64) -> Option<String> {
         let Course::Rising(first, last) = self else { return None };
         let pace = (last.bytes - first.bytes) / (between.max(1) as f64 / 1e9);
         Some(format!(
-            "{site} is ever rising: {}. It holds {} in the 2nd tenth and {} in the 9th, {} in each second",
-            cause(ns),
+            "{site} is ever rising: {cause}. It holds {} in the 2nd tenth and {} in the 9th, {} in each second",
             bytes(first.bytes.max(0.0) as u64),
             bytes(last.bytes.max(0.0) as u64),
             change(pace.round() as i64)
@@ -122,9 +121,15 @@ impl Course {
     }
 }
 
-/// What may be behind memory that ever rises. A program that has just begun builds up what it needs.
-fn cause(ns: u64) -> &'static str {
-    if ns < LONG { "a leak, or a structure that is still being built" } else { "probably a leak" }
+/// What may be behind memory that ever rises, within `ns`. A program that has just begun builds up what it needs. A
+/// sample that began later than its process has no older blocks. What replaces those rises up to what was live all the
+/// time.
+pub fn cause(ns: u64, is_late: bool) -> &'static str {
+    match (is_late, ns < LONG) {
+        (true, _) => "a leak, or blocks that replace older ones, which this sample does not have",
+        (false, true) => "a leak, or a structure that is still being built",
+        (false, false) => "probably a leak",
+    }
 }
 
 #[cfg(test)]
@@ -156,17 +161,17 @@ mod tests {
     fn a_site_that_rises_is_told_where_all_does_not() {
         let floor = |span, bytes| Floor { span, bytes };
         let rising = Course::Rising(floor(40, 1024.0), floor(340, 3072.0));
-        let text = rising.text_of_site("f at a.c:3", LONG, 4_000_000_000).unwrap();
+        let text = rising.text_of_site("f at a.c:3", cause(LONG, false), 4_000_000_000).unwrap();
         let wanted = "f at a.c:3 is ever rising: probably a leak. It holds 1.00 KiB in the 2nd tenth and 3.00 KiB in the 9th, +512 B in each second";
         assert_eq!(text, wanted);
-        assert_eq!(course(|_| 5.0).text_of_site("f", LONG, 1), None);
+        assert_eq!(course(|_| 5.0).text_of_site("f", "", 1), None);
     }
 
     #[test]
     fn the_line_names_the_rule_and_the_site() {
         let floor = |span, bytes| Floor { span, bytes };
-        let text =
-            |ns| Course::Rising(floor(1, 1024.0), floor(8, 4096.0)).text(Some(("f at a.c:3", 3000)), ns);
+        let rising = Course::Rising(floor(1, 1024.0), floor(8, 4096.0));
+        let text = |ns| rising.text(Some(("f at a.c:3", 3000)), cause(ns, false));
         let begun = text(LONG - 1);
         assert!(begun.contains("a leak, or a structure that is still being built."), "{begun}");
         let text = text(LONG);
@@ -174,6 +179,15 @@ mod tests {
         let wanted =
             "1.00 KiB in the 2nd tenth to 4.00 KiB in the 9th. Most of these 3.00 KiB: +2.93 KiB f at a.c:3";
         assert!(text.contains(wanted), "{text}");
+    }
+
+    /// It begins with nothing, and has all when the older blocks have been replaced.
+    #[test]
+    fn a_sample_that_began_late_proves_no_leak() {
+        let steady = course(|t| 1000.0 * (1.0 - (-1.5 * t as f64 / 400.0).exp()));
+        assert!(steady.is_rising());
+        let text = steady.text(None, cause(6 * LONG, true));
+        assert!(text.starts_with("ever rising: a leak, or blocks that replace older ones, which"), "{text}");
     }
 
     /// What sites grew by adds up to what all did.
