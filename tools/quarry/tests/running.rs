@@ -458,3 +458,46 @@ fn guards_stay_when_the_reader_has_gone() {
     assert!(report.contains(", 50 bytes into a freed block of 100 bytes at 0x"), "{report}");
     assert_eq!(output.status.signal(), Some(SIGSEGV));
 }
+
+/// It executes itself when it is told to.
+const EXECS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/prctl.h>
+static void *volatile sink;
+int main(int argc, char **argv) {
+    char byte;
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    for (int i = 0; i < 100; i++) { sink = malloc(300000); free(sink); }
+    if (argc == 1) {
+        puts("ready");
+        fflush(stdout);
+        if (read(0, &byte, 1) == 1) { execl("/proc/self/exe", argv[0], "again", (char *)0); }
+    }
+    while (read(0, &byte, 1) == 1) { }
+    return 0;
+}
+"#;
+
+/// The next program may have anything at the address. Here it has a sampler of its own there.
+#[test]
+fn what_a_process_executes_is_not_written_to() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(library) = libraries(&["libquarry-malloc.so"]) else { return };
+    let program = bench.compile("execs", EXECS, &["-g", "-O1", "-fno-builtin"]).expect("a program");
+    let mut command = Command::new("setarch");
+    command.arg("-R").arg(&program).env("LD_PRELOAD", library.join("libquarry-malloc.so"));
+    let (mut running, line) = Running::saying(command.stdin(Stdio::piped()));
+    if line.is_empty() {
+        eprintln!("skipped: needs setarch -R");
+        return;
+    }
+    let pid = running.0.id() as i32;
+    let sampler = Sampler::of(pid).unwrap();
+    sampler.renew().unwrap();
+    running.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+    let words = || std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    wait_until("it is another program", || words().ends_with(b"again\0") && Sampler::of(pid).is_ok());
+    assert!(sampler.renew().is_err() && sampler.switch_off().is_err());
+}

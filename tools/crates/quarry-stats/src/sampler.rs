@@ -346,6 +346,9 @@ pub struct Sampler {
     /// With its number this names it for ever.
     started: Option<u64>,
     target: Target,
+    /// The same memory, to be written to. It stays with one address space: a program that the process executes later
+    /// has other things at these addresses.
+    control: File,
     at: u64,
     /// It switches itself off when nobody renews its lease.
     lets: bool,
@@ -357,6 +360,8 @@ impl Sampler {
     /// That of the first library with a heap in the process.
     pub fn of(pid: i32) -> Result<Self, NoSampler> {
         let started = maker::started(pid);
+        // Before the look: what that finds is in this memory, or cannot be written to.
+        let control = OpenOptions::new().write(true).open(shared(pid).join("mem"));
         let (target, pages) = find::look(pid)?;
         // Where it says it is, there must be data of the process's own: a file that others have, too, is not written to.
         let place = |at: u64, bytes: u64| at != 0 && at.is_multiple_of(8) && target.is_own_data(at, bytes);
@@ -366,7 +371,8 @@ impl Sampler {
             place(page.sampler_at, bytes).then_some((page.sampler_at, lets))
         };
         let (at, lets) = pages.iter().find_map(|(_, page)| sampler(page)).ok_or(NoSampler::None(pid))?;
-        Ok(Self { pid, started, target, at, lets, before: AtomicU64::new(0) })
+        let control = control.map_err(|error| NoSampler::Refused(pid, error))?;
+        Ok(Self { pid, started, target, control, at, lets, before: AtomicU64::new(0) })
     }
 
     /// Begin to read.
@@ -429,12 +435,11 @@ impl Sampler {
     }
 
     fn put(&self, word: u64, value: u64) -> Result<(), NoSampler> {
-        let memory = OpenOptions::new().write(true).open(shared(self.pid).join("mem"));
-        // Its number may be another's by now: that would have other things at this address.
+        // The memory of a process that has gone takes nothing either, but says less.
         if maker::started(self.pid) != self.started {
             return Err(NoPage::NoProcess(self.pid).into());
         }
-        let written = memory.and_then(|memory| memory.write_all_at(&value.to_ne_bytes(), self.at + word));
+        let written = self.control.write_all_at(&value.to_ne_bytes(), self.at + word);
         written.map_err(|error| NoSampler::Refused(self.pid, error))
     }
 }
