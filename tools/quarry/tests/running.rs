@@ -480,6 +480,25 @@ int main(int argc, char **argv) {
 }
 "#;
 
+#[test]
+fn a_process_that_executes_another_program_has_not_ended() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(library) = libraries(&["libquarry-malloc.so"]) else { return };
+    let program = bench.compile("execs", EXECS, &["-g", "-O1", "-fno-builtin"]).expect("a program");
+    let mut command = Command::new(&program);
+    command.env("LD_PRELOAD", library.join("libquarry-malloc.so"));
+    let (mut running, line) = Running::saying(command.stdin(Stdio::piped()));
+    assert_eq!(line, "ready\n");
+    let pid = running.pid();
+    let mut profile = bench.quarry(["profile", "-p", &pid, "--for", "600"]);
+    let profile = profile.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let sampler = Sampler::of(pid.parse().unwrap()).unwrap();
+    wait_until("the sampler is on", || sampler.reader().unwrap().rate().unwrap().is_some());
+    running.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+    let ended = Ended::from(profile.wait_with_output().unwrap()).expect(0);
+    ended.says("the process became another program before the time was up");
+}
+
 /// The next program may have anything at the address. Here it has a sampler of its own there.
 #[test]
 fn what_a_process_executes_is_not_written_to() {

@@ -115,6 +115,13 @@ pub fn gone(pid: i32, error: &io::Error) -> anyhow::Error {
     failure::failed(format_args!("process {pid} has gone: {error}"))
 }
 
+/// Why nothing can be read any more of a process that was started then.
+pub fn ended(pid: i32, started: Option<u64>) -> &'static str {
+    // One that has ended and was not waited for has no program.
+    let runs = maker::started(pid) == started && fs::read_link(maker::shared(pid).join("exe")).is_ok();
+    if runs { "the process became another program" } else { "the process has ended" }
+}
+
 /// While it lives, the sampler is on.
 pub struct On<'a> {
     sampler: &'a Sampler,
@@ -290,7 +297,7 @@ impl<T: Sink> Trace<T> {
                 output.note("the sampler was switched off meanwhile; it is on again");
             }
             if !self.read(reader)? || maker::started(wanted.pid) != started {
-                return Ok(Some("the process has ended"));
+                return Ok(Some(ended(wanted.pid, started)));
             }
             if told.elapsed() >= PROGRESS {
                 told = Instant::now();

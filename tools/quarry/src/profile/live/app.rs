@@ -154,7 +154,7 @@ impl<'a> App<'a> {
         let is_there = self.trace.read(self.reader)? && maker::started(self.pid) == self.started;
         self.lost = self.reader.lost().map_or(self.lost, |now| now.saturating_sub(self.lost_before));
         if !is_there {
-            self.end("the process has ended");
+            self.end(running::ended(self.pid, self.started));
         } else if self.time >= self.span {
             self.end("the time is up");
         }
