@@ -65,8 +65,11 @@ fn unused(view: &View) -> Option<String> {
     let space = view.space;
     let idle = |index: &usize| {
         let mapping = &space.mappings[*index];
-        let resident = mapping.counters.get(Field::Rss)?;
-        (mapping.size() >= LARGE && resident < mapping.size() / 100).then(|| mapping.size())
+        let counters = &mapping.counters;
+        // What is in swap is memory, too, and so are huge pages, which are in no RSS.
+        let elsewhere = counters.value(Field::Swap).saturating_add(counters.hugetlb().unwrap_or(0));
+        let there = counters.get(Field::Rss)?.saturating_add(elsewhere);
+        (mapping.size() >= LARGE && there < mapping.size() / 100).then(|| mapping.size())
     };
     let mut found: Vec<(u64, usize)> =
         (0..space.mappings.len()).filter_map(|index| Some((idle(&index)?, index))).collect();
@@ -210,5 +213,22 @@ mod tests {
             let gaps = gaps(&space, &View::new(&space, &wanted, None));
             assert!(gaps[0].starts_with(words), "{gaps:?}");
         }
+    }
+
+    #[test]
+    fn huge_pages_and_what_is_in_swap_are_memory() {
+        let wanted = Wanted { by: None, sort: Sort::Address, filter: &[], kinds: &[], quadrants: &[] };
+        let reserved = |swap: u32, huge: u32| {
+            let text = format!(
+                "10000000-14000000 rw-p 00000000 00:00 0 \nSize:              65536 kB\n\
+                 Rss:                   0 kB\nShared_Hugetlb:        0 kB\nPrivate_Hugetlb: {huge} kB\n\
+                 Swap: {swap} kB\n"
+            );
+            let (mappings, damage) = smaps::read_all(text.as_bytes()).unwrap();
+            let space = Space::of_mappings(mappings, damage);
+            remarks(&View::new(&space, &wanted, None)).iter().any(|it| it.contains("reserved address space"))
+        };
+        assert!(reserved(0, 0) && reserved(100, 100));
+        assert!(!reserved(65_536, 0) && !reserved(0, 65_536) && !reserved(500, 500));
     }
 }
