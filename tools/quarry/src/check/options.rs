@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 use quarry_check::suppress::Syntax;
 use quarry_measure::preload::Conf;
 
@@ -21,7 +21,7 @@ use crate::quantity::{bytes_within, seconds};
 /// Reads of memory that was never written, and errors on the stack and in global variables, are not seen. Nor are plain
 /// loads and stores outside guarded blocks that leave no trace. --pinpoint finds the instruction for writes that left one.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_args(meant))]
 pub struct CheckOptions {
     /// Which leaks are looked for when the program ends
     #[arg(long, value_name = "WHICH", num_args = 0..=1, default_value = "definite", default_missing_value = "definite")]
@@ -184,6 +184,12 @@ pub enum Made {
     Valgrind,
     /// Also for LeakSanitizer
     Lsan,
+}
+
+/// How to run a command says nothing where none is run.
+fn meant(arg: Arg) -> Arg {
+    let is_for_command = arg.get_help_heading() == Some(RUNNING);
+    if is_for_command { arg.conflicts_with_all(["files", "pid"]) } else { arg }
 }
 
 impl CheckOptions {
@@ -357,5 +363,27 @@ mod tests {
         assert_eq!(parse(&["--gen-suppressions", "--", "p", "-q"]).command, ["p", "-q"]);
         assert!(Cli::try_parse_from(["check"]).is_err());
         assert!(Cli::try_parse_from(["check", "a", "--", "p"]).is_err());
+    }
+
+    #[test]
+    fn how_to_run_says_nothing_of_reports_or_a_process() {
+        let parses = |words: &[&str]| Cli::try_parse_from(std::iter::once(&"check").chain(words)).is_ok();
+        for option in [
+            "--every=2s",
+            "--abort-on-error",
+            "--guards=all",
+            "--guard-side=before",
+            "--exact",
+            "--quarantine=1m",
+            "--children",
+            "--strict",
+            "--pinpoint",
+            "--gdb",
+            "--keep=d",
+            "--lib=l",
+        ] {
+            assert!(!parses(&[option, "raw"]) && !parses(&[option, "-p", "7"]), "{option}");
+            assert!(parses(&[option, "--", "p"]), "{option}");
+        }
     }
 }

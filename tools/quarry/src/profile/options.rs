@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Arg, Args};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use quarry_measure::quantity;
 use quarry_profile::query::{By, Choice, Sort};
@@ -27,7 +27,7 @@ use crate::view::{FASTEST, SLOWEST};
 /// the report has the bytes that were live at a moment, grew, were allocated, were temporary, or are live at the end,
 /// and how long blocks lived. Numbers from a sample have an interval. With two traces the report has what changed.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_args(meant))]
 pub struct ProfileOptions {
     /// The moment whose live bytes come first: peak, end, a time after the first event (1.5s, 300ms), or a part of the
     /// time (40%).
@@ -234,6 +234,15 @@ fn window(text: &str) -> Result<(Moment, Moment), String> {
     Ok((from, to))
 }
 
+/// How to record says nothing of a trace that is there, and options of a heap nothing of one that is in use.
+fn meant(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "stacks" | "sample" | "trace" | "with" => arg.conflicts_with_all(["files", "diff"]),
+        "conf" | "lib" => arg.conflicts_with_all(["files", "diff", "pid"]),
+        _ => arg,
+    }
+}
+
 /// The files of a side, separated by commas.
 pub fn side(text: &OsString) -> Vec<PathBuf> {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -343,5 +352,16 @@ mod tests {
         assert!(parse(&["--diff", "a", "b", "c"]).is_err());
         assert!(parse(&["--tree", "a"]).unwrap().tree == Some(Direction::Down));
         assert!(parse(&["--tree=bottom-up", "a"]).unwrap().tree == Some(Direction::Up));
+    }
+
+    #[test]
+    fn how_to_record_says_nothing_of_a_trace() {
+        for option in ["--trace=t", "--sample=1k", "--with=jemalloc", "-gfp", "--conf=guard:256", "--lib=l"] {
+            let is_refused = |words: &[&str]| parse(&[&[option], words].concat()).is_err();
+            assert!(is_refused(&["a"]) && is_refused(&["--diff", "a", "b"]) && is_refused(&[]), "{option}");
+            assert!(!is_refused(&["--base", "a", "--", "prog"]), "{option}");
+        }
+        assert!(parse(&["--lib=l", "-p", "7"]).is_err() && parse(&["--conf=guard:256", "-p", "7"]).is_err());
+        assert!(parse(&["--trace=t", "--sample=1k", "-p", "7"]).is_ok());
     }
 }
