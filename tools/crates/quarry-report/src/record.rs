@@ -3,6 +3,7 @@
 
 use quarry_measure::spawn::{End, Usage};
 use quarry_measure::stats::{Ratio, Summary};
+use quarry_proc::shown;
 use serde_json::{Value, json};
 
 use crate::run::{exit_code, signal};
@@ -210,7 +211,7 @@ impl Report {
             text += &style.bold(&format!("recorded {}", self.counts()));
             text += "\n";
             match self.traces.len() {
-                1 => text += &format!("  {}\n", main.file),
+                1 => text += &format!("  {}\n", shown(&main.file)),
                 _ => text += &self.table(style),
             }
         }
@@ -218,7 +219,7 @@ impl Report {
             text += &format!("  {}\n", slowdown.text());
         }
         for note in &self.notes {
-            text += &format!("{} {note}\n", style.warning("note:"));
+            text += &format!("{} {}\n", style.warning("note:"), shown(note));
         }
         if let Some(main) = self.main().filter(|trace| !trace.is_empty()) {
             let file = quoted(&main.file);
@@ -253,13 +254,14 @@ impl Report {
         let row = |t: &Recorded| {
             let cells = [
                 t.process.to_string(),
-                t.program.rsplit('/').next().unwrap_or_default().to_owned(),
+                // Programs say what they are called, and files are called after them.
+                shown(t.program.rsplit('/').next().unwrap_or_default()),
                 count(t.events),
                 count(t.lost),
                 units::bytes(t.bytes as f64),
                 units::seconds(t.seconds),
-                t.end.clone().unwrap_or_else(|| String::from(if t.running { "runs" } else { "cut off" })),
-                t.file.clone(),
+                shown(t.end.as_deref().unwrap_or(if t.running { "runs" } else { "cut off" })),
+                shown(&t.file),
             ];
             cells.map(Text::from).to_vec()
         };
@@ -288,10 +290,19 @@ impl Report {
 /// A file name as a shell takes it.
 fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
-    match !name.is_empty() && name.chars().all(plain) {
-        true => name.to_owned(),
-        false => format!("'{}'", name.replace('\'', "'\\''")),
+    if !name.is_empty() && name.chars().all(plain) {
+        return name.to_owned();
     }
+    if !name.contains(char::is_control) {
+        return format!("'{}'", name.replace('\'', "'\\''"));
+    }
+    // What would move the cursor has words in $'...'.
+    let word = |c: char| match c {
+        '\'' | '\\' => format!("\\{c}"),
+        c if c.is_control() => c.to_string().bytes().map(|byte| format!("\\x{byte:02x}")).collect(),
+        c => c.to_string(),
+    };
+    format!("$'{}'", name.chars().map(word).collect::<String>())
 }
 
 #[cfg(test)]
@@ -371,6 +382,23 @@ mod tests {
         assert!(text.contains("next: quarry info program.qtr"), "{text}");
         let many = (0..40).map(|n| recorded(&format!("{n}.qtr"), n, 2)).collect();
         assert!(self::report(many).text(Style::default()).contains("and 28 more with 56 events"));
+    }
+
+    #[test]
+    fn names_do_not_move_the_cursor() {
+        let mut odd = recorded("\u{1b}[2Jit's.8.qtr", 8, 5000);
+        (odd.program, odd.end) = ("/tmp/\u{1b}]0;x\u{7}".into(), Some("\u{1b}[1A".into()));
+        let mut report = report(vec![recorded("a.qtr", 7, 1000), odd]);
+        report.notes.push("\u{1b}[2J: 1 event lost".into());
+        let text = report.text(Style::default());
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+        for part in [
+            "\\u{1b}[2Jit's.8.qtr\n",
+            "note: \\u{1b}[2J: 1 event lost\n",
+            "next: quarry info $'\\x1b[2Jit\\'s.8.qtr'\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]
