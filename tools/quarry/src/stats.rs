@@ -59,10 +59,14 @@ const EXAMPLES: &str = "Examples:
 
 Exit code: 0; 1 when a process of -p has no statistics; a message says why.";
 
+/// A process of -p, and when it was started: its number may be given to another one.
+type Named = (i32, Option<u64>);
+
 /// Report, and say how to end.
 pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
+    let first: Vec<Named> = options.pids.iter().map(|&pid| (pid, maker::started(pid))).collect();
     if let Some(address) = options.serve {
-        return serve::main(address, options, output);
+        return serve::main(address, &first, output);
     }
     let reports = options.reports.all(Place::Stdout)?;
     let Some(pause) = options.watch else {
@@ -73,7 +77,6 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
     if reports.iter().any(|wish| wish.format == Format::OpenMetrics) {
         return Err(failure::usage("OpenMetrics text is of one time; leave out --watch, or say --serve"));
     }
-    let first: Vec<_> = options.pids.iter().map(|&pid| (pid, maker::started(pid))).collect();
     let mut found = again(options, &first, output)?;
     let mut series: Vec<_> =
         reports.iter().map(|wish| Ok((wish, Series::open(&wish.place)?))).collect::<anyhow::Result<_>>()?;
@@ -96,11 +99,7 @@ pub fn main(options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
 }
 
 /// What is asked for, of the same processes as at first.
-fn again(
-    options: &StatsOptions,
-    first: &[(i32, Option<u64>)],
-    output: &Output,
-) -> anyhow::Result<Vec<Found>> {
+fn again(options: &StatsOptions, first: &[Named], output: &Output) -> anyhow::Result<Vec<Found>> {
     let found = collect(options, output)?;
     match first.iter().find(|&&(pid, started)| maker::started(pid) != started) {
         Some((pid, _)) => Err(failure::failed(format_args!("the number {pid} is another process's now"))),

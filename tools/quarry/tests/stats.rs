@@ -277,3 +277,66 @@ fn scrapers_are_answered() {
     let answer = get(address, "GET /metrics HTTP/1.1\r\n\r\n");
     assert!(answer.contains("version=0.0.4") && !answer.contains("quarry_heap_bytes{"), "{answer}");
 }
+
+/// One that may have statistics later is served, and one that is not there is not.
+#[test]
+fn a_process_without_statistics_is_named_before_it_is_served() {
+    let Some(bench) = Bench::new() else { return };
+    bench.run(&["stats", "-p", "2147483647", "--serve", "0"]).expect(1).says("there is no process");
+    let own = std::process::id().to_string();
+    let args = ["stats", "-p", &own, "--serve", "0"];
+    let mut server = Server(bench.quarry(args).stderr(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("does not run on Quarry"), "{line}");
+}
+
+/// In a namespace of its own, where numbers can be chosen.
+#[test]
+fn a_number_that_is_given_again_is_left_out() {
+    let Some(bench) = Bench::new() else { return };
+    let alone = ["--pid", "--fork", "--mount-proc"];
+    let tried = Command::new("unshare").args(alone).arg("true").stderr(Stdio::null()).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: needs unshare, and root");
+        return;
+    }
+    let program = program(&bench, &[]);
+    let mut shell = Command::new("unshare");
+    shell.args(alone).arg("sh").current_dir(bench.path(".")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    let (mut input, mut output) = (shell.stdin.take().unwrap(), BufReader::new(shell.stdout.take().unwrap()));
+    let mut tell = |command: &str| {
+        writeln!(input, "{command}").unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    };
+    let said = |file: &str| std::fs::read_to_string(bench.path(file)).unwrap_or_default();
+    // Its input has no end.
+    let run = format!("'{}' 2 <&3", program.display());
+    let pid = tell(&format!("mkfifo hold; exec 3<>hold; {run} >first & echo $!"));
+    wait_until("it has a page", || said("first").contains("ready"));
+    let quarry = env!("CARGO_BIN_EXE_quarry");
+    tell(&format!("'{quarry}' stats -p {pid} --serve 0 2>served & echo"));
+    wait_until("it is served", || said("served").contains("/metrics"));
+    let served = said("served");
+    let address =
+        served.trim().strip_prefix("quarry: answering at http://").and_then(|a| a.strip_suffix("/metrics"));
+    let address = address.unwrap_or_else(|| panic!("it said {served:?}"));
+    let is_told =
+        || get(address, "GET /metrics HTTP/1.1\r\n\r\n").contains(&format!("{{pid=\"{pid}\",program="));
+    assert!(is_told());
+    // The kernel tells in ticks of 10 ms when a process was started.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let next = format!("echo $(({pid} - 1)) >/proc/sys/kernel/ns_last_pid; {run} >second & echo $!");
+    if tell(&format!("kill {pid}; wait {pid}; {next}")) == pid {
+        wait_until("the other one has a page", || said("second").contains("ready"));
+        tell(&format!("'{quarry}' stats -p {pid} >seen; echo"));
+        assert!(said("seen").contains("packets") && !is_told(), "{}", said("seen"));
+    } else {
+        eprintln!("skipped: needs a kernel.ns_last_pid that can be written to");
+    }
+    drop(input);
+    shell.wait().unwrap();
+}

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use quarry_stats::openmetrics::{self, Format};
-use quarry_stats::{Found, find};
+use quarry_stats::{Found, NoPage, find, maker};
 
-use super::StatsOptions;
+use super::Named;
+use crate::failure;
 use crate::output::Output;
 
 /// The longest request that is read.
@@ -34,7 +35,15 @@ pub fn parse(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Serve until somebody ends the process.
-pub fn main(address: SocketAddr, options: &StatsOptions, output: &Output) -> anyhow::Result<i32> {
+pub fn main(address: SocketAddr, named: &[Named], output: &Output) -> anyhow::Result<i32> {
+    for &(pid, _) in named {
+        match find::of_process(pid) {
+            Ok(_) => {}
+            Err(error @ (NoPage::NoProcess(_) | NoPage::NoMemory(_))) => return Err(failure::failed(error)),
+            // It may have a page later.
+            Err(error) => output.warn(error),
+        }
+    }
     let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
     let address = listener.local_addr().unwrap_or(address);
     if !address.ip().is_loopback() {
@@ -45,7 +54,7 @@ pub fn main(address: SocketAddr, options: &StatsOptions, output: &Output) -> any
     output.note(format_args!("answering at http://{address}/metrics"));
     serve(&listener, |client| {
         // A client that fails is no reason to end; the next one may do better.
-        if let Err(error) = client.and_then(|client| answer(client, options)) {
+        if let Err(error) = client.and_then(|client| answer(client, named)) {
             output.detail(format_args!("a request failed: {error}"));
         }
     });
@@ -95,9 +104,9 @@ impl Drop for Place<'_> {
     }
 }
 
-fn answer(mut client: TcpStream, options: &StatsOptions) -> io::Result<()> {
+fn answer(mut client: TcpStream, named: &[Named]) -> io::Result<()> {
     let head = read_head(&mut client)?;
-    let (status, kind, body) = respond(&head, || collect(options));
+    let (status, kind, body) = respond(&head, || collect(named));
     let mut answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
@@ -170,11 +179,15 @@ fn respond(head: &str, collect: impl FnOnce() -> Vec<Found>) -> (&'static str, &
 }
 
 /// Processes that were named and have gone are left out: a scraper sees that they have.
-fn collect(options: &StatsOptions) -> Vec<Found> {
-    if options.pids.is_empty() {
+fn collect(named: &[Named]) -> Vec<Found> {
+    if named.is_empty() {
         return find::all().found;
     }
-    options.pids.iter().filter_map(|&pid| find::of_process(pid).ok()).collect()
+    let one = |&(pid, started): &Named| {
+        let found = find::of_process(pid).ok()?;
+        (maker::started(pid) == started).then_some(found)
+    };
+    named.iter().filter_map(one).collect()
 }
 
 #[cfg(test)]
