@@ -54,12 +54,19 @@ pub struct Wanted {
 pub struct Taken {
     /// Sampled allocations.
     pub samples: u64,
-    /// Mean bytes between two of them.
+    /// Mean bytes between two of them, the most that these were.
     mean: u64,
     /// Samples that the process could not take, and events that were not read.
     pub lost: u64,
     /// What stopped it earlier.
     stopped: Option<&'static str>,
+}
+
+impl Taken {
+    /// A distance with fewer samples than at any time.
+    fn rarer(&self) -> u64 {
+        self.mean.saturating_mul(4)
+    }
 }
 
 /// Sample the process into a trace, and say what is missing in it.
@@ -71,10 +78,10 @@ pub fn sample(wanted: &Wanted, trace: &Path, output: &Output) -> anyhow::Result<
         output.note(format_args!("{stopped} before the time was up"));
     }
     if taken.lost > 0 {
-        let rarer = taken.mean.saturating_mul(4);
         output.warn(format_args!(
-            "of samples and their ends, {} lost; --sample {rarer} takes fewer",
-            quarry_report::units::of(taken.lost, "record")
+            "of samples and their ends, {} lost; --sample {} takes fewer",
+            quarry_report::units::of(taken.lost, "record"),
+            taken.rarer()
         ));
     }
     Ok(())
@@ -106,7 +113,6 @@ fn take(wanted: &Wanted, to: impl Write, output: &Output) -> anyhow::Result<Take
     taken.lost = taken.lost.saturating_add(lost);
     end.lost = taken.lost;
     trace.sink.finish(&end)?;
-    taken.mean = head.sample;
     taken.stopped = stopped;
     Ok(taken)
 }
@@ -267,7 +273,7 @@ impl<T: Sink> Trace<T> {
             nodes: HashMap::new(),
             live: HashSet::new(),
             modules: Modules::of(pid),
-            taken: Taken::default(),
+            taken: Taken { mean: head.sample, ..Taken::default() },
             last_ns: head.start_ticks,
             events: 0,
         };
@@ -389,6 +395,7 @@ impl<T: Sink> Trace<T> {
 
     /// What the thread allocates next was drawn at this rate.
     fn rate(&mut self, thread: u32, rate: u32) -> anyhow::Result<()> {
+        self.taken.mean = self.taken.mean.max(1 << rate);
         let told = self.rates.insert(thread, rate).unwrap_or(self.rate);
         if told == rate { Ok(()) } else { self.write(thread, What::Sampled { mean: 1 << rate }) }
     }
@@ -474,4 +481,33 @@ fn command_of(pid: i32) -> Vec<String> {
     }
     let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|&byte| byte == 0);
     words.map(|word| String::from_utf8_lossy(word).into_owned()).filter(|word| !word.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nowhere;
+
+    impl Sink for Nowhere {
+        fn event(&mut self, _: &quarry_trace::Event) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn stack(&mut self, _: u32, _: &StackNode) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The process makes its distance longer while it takes too many.
+    #[test]
+    fn what_is_advised_takes_fewer_samples_than_at_any_time() {
+        let pid = std::process::id() as i32;
+        let mut trace = Trace::begin(pid, &head(pid, 19), Nowhere).unwrap();
+        assert_eq!(trace.taken.rarer(), 4 << 19);
+        for rate in [19, 23, 20] {
+            trace.rate(PROCESS, rate).unwrap();
+        }
+        assert_eq!(trace.taken.rarer(), 4 << 23);
+    }
 }
