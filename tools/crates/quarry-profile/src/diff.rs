@@ -3,7 +3,8 @@
 //!
 //! A difference is told from noise by its variance: that of the samples, and that between the runs of each side. Of n runs the mean is
 //! taken; its variance is that of the samples over n², plus that between the runs over n. A difference above twice the standard error is
-//! more than noise. Without samples and repeated runs nothing is known of noise, and that is said.
+//! more than noise. What few runs differ by tells little of that error, so it counts for more: by Student's t. Without
+//! samples and repeated runs nothing is known of noise, and that is said.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,9 @@ use crate::query::{self, At, By, live_at};
 use quarry_report::style::Style;
 use quarry_report::table::{self, Align, Text};
 
+/// Student's t of 95 %, by degrees of freedom from 1 on; 2 of more.
+const STUDENT: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+
 /// What a site had on both sides.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Pair {
@@ -26,9 +30,9 @@ pub struct Pair {
     pub before: f64,
     /// Bytes, the mean of the runs of the second side.
     pub after: f64,
-    /// The variance of `before`.
+    /// The variance of `before`: more, where it is of few runs.
     pub variance_before: f64,
-    /// The variance of `after`.
+    /// The variance of `after`, likewise.
     pub variance_after: f64,
 }
 
@@ -98,8 +102,8 @@ pub fn folded(calls: &Calls, leaf: u32) -> String {
     names.join(";")
 }
 
-/// Mean and variance of a name over runs.
-fn side(runs: &[Run], name: &str) -> (f64, f64) {
+/// Mean and variance of a name over runs. `wider`: by how much the error is more than these runs differ by.
+fn side(runs: &[Run], name: &str, wider: f64) -> (f64, f64) {
     let n = runs.len().max(1) as f64;
     let values: Vec<(f64, f64)> = runs.iter().map(|run| run.get(name).copied().unwrap_or_default()).collect();
     let mean = values.iter().map(|value| value.0).sum::<f64>() / n;
@@ -109,7 +113,7 @@ fn side(runs: &[Run], name: &str) -> (f64, f64) {
         _ => values.iter().map(|value| (value.0 - mean).powi(2)).sum::<f64>() / (n - 1.0) / n,
     };
     // What differs between runs has the draw of the samples in it already.
-    (mean, samples.max(between))
+    (mean, samples.max(between * wider * wider))
 }
 
 /// What two sides have.
@@ -228,7 +232,10 @@ impl Diff {
 }
 
 fn pair(before: &[Run], after: &[Run], name: &str) -> Pair {
-    let ((before, variance_before), (after, variance_after)) = (side(before, name), side(after, name));
+    let freedom = (before.len() + after.len()).saturating_sub(2);
+    let wider = freedom.checked_sub(1).and_then(|at| STUDENT.get(at)).map_or(1.0, |t| t / 2.0);
+    let ((before, variance_before), (after, variance_after)) =
+        (side(before, name, wider), side(after, name, wider));
     Pair { name: name.to_owned(), before, after, variance_before, variance_after }
 }
 
@@ -255,6 +262,13 @@ mod tests {
         let sampled = Diff::new(&[one(&[("f", 100.0, 2500.0)])], &[one(&[("f", 180.0, 2500.0)])]);
         assert!(sampled.knows_noise && !sampled.pairs[0].is_significant());
         assert!(sampled.text(Style::default(), 5, "x").contains("within noise"));
+
+        // As much is more than noise of three runs a side, and not of two.
+        let runs = |values: &[f64]| values.iter().map(|&value| one(&[("f", value, 0.0)])).collect::<Vec<_>>();
+        let two = Diff::new(&runs(&[100.0, 110.0]), &runs(&[130.0, 140.0]));
+        let three = Diff::new(&runs(&[100.0, 105.0, 110.0]), &runs(&[130.0, 135.0, 140.0]));
+        assert_eq!((two.all.change(), three.all.change()), (30.0, 30.0));
+        assert!(!two.pairs[0].is_significant() && three.pairs[0].is_significant());
 
         let single = Diff::new(&[one(&[("f", 100.0, 0.0)])], &[one(&[("h", 70.0, 0.0)])]);
         assert!(!single.knows_noise && single.pairs.len() == 2);

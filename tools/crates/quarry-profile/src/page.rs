@@ -399,7 +399,8 @@ pub fn of_diff(stacks: &Diff, sites: &Diff, what: &str, top: usize) -> String {
     let runs = |n: usize| if n == 1 { String::from("one run") } else { format!("the mean of {n} runs") };
     let noise = match sites.knows_noise {
         true => {
-            "A change is more than noise if it is above twice its standard error, which comes from the samples and from what runs of one side differ by."
+            "A change is more than noise if it is above twice its standard error, or above more than that where runs are \
+             few. The error comes from the samples and from what runs of one side differ by."
         }
         false => {
             "With one complete run of each side nothing is known of noise: a change may be chance. Several runs of each side tell."

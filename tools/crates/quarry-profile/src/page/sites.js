@@ -7,7 +7,7 @@ const columns = diff ? [
   { name: "before", text: bytes, about: "live bytes on the first side, the mean of its runs" },
   { name: "after", text: bytes, about: "the same on the second side" },
   { name: "change", text: signed, about: "after, less before. The largest change comes first, in either direction" },
-  ...data.noise ? [{ name: "noise", text: n => "±" + bytes(n), about: "twice the standard error of the change. A smaller change may be chance" },
+  ...data.noise ? [{ name: "noise", text: n => "±" + bytes(n), about: "twice the standard error of the change, or more where runs are few. A smaller change may be chance" },
     { name: "against noise", text: n => ["", "within noise", "more than noise"][n], about: "what the two columns before say together" }] : [],
 ] : [
   { name: data.at, text: bytes, bounds: 0, of: value("at"), about: "bytes that were allocated and not yet freed at that moment" },
