@@ -6,7 +6,7 @@ use std::io;
 
 use quarry_proc::mallocs;
 
-use crate::maker::{Maker, proc, shared};
+use crate::maker::{self, Maker, proc, shared};
 use crate::memory::{self, Live, Target};
 use crate::page::{MAGIC, Page, PageError};
 use crate::{refusal, sys};
@@ -166,7 +166,8 @@ fn is_off(pid: i32) -> bool {
 }
 
 fn found(pid: i32, pages: Vec<Page>) -> Found {
-    Found { pid, program: name_of(pid), pages, read_ns: sys::now_ns() }
+    let read_ns = sys::now_ns().saturating_add_signed(maker::ahead_ns(pid));
+    Found { pid, program: name_of(pid), pages, read_ns }
 }
 
 /// What a process says of itself.

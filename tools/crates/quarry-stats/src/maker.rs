@@ -50,6 +50,33 @@ impl Maker {
     }
 }
 
+/// By how many nanoseconds the time of a process's pages is ahead of ours: it may have a time namespace of its own.
+pub fn ahead_ns(pid: i32) -> i64 {
+    told_ahead_ns(pid).unwrap_or(0)
+}
+
+fn told_ahead_ns(pid: i32) -> Option<i64> {
+    let (own, other) = (PathBuf::from("/proc/self"), shared(pid));
+    let clock = |folder: &Path| fs::read_link(folder.join("ns/time")).ok();
+    if clock(&own)? == clock(&other)? {
+        return Some(0);
+    }
+    let offset = |folder: &Path| {
+        // What is told is that of its children.
+        let is_its = fs::read_link(folder.join("ns/time_for_children")).ok()? == clock(folder)?;
+        offset_of(&fs::read_to_string(folder.join("timens_offsets")).ok()?).filter(|_| is_its)
+    };
+    offset(&other)?.checked_sub(offset(&own)?)
+}
+
+/// By how many nanoseconds a monotonic clock is ahead of the machine's, in the words of the kernel.
+fn offset_of(text: &str) -> Option<i64> {
+    let words = text.lines().find_map(|line| line.strip_prefix("monotonic"))?;
+    let (seconds, rest) = words.trim().split_once(' ')?;
+    let seconds: i64 = seconds.parse().ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(rest.trim().parse().ok()?)
+}
+
 /// Not later than when the process was started, in the time of pages; unknown where its clock is not ours.
 fn started_ns(pid: i32) -> Option<u64> {
     let ours = fs::read_link("/proc/self/ns/time").ok()?;
@@ -64,6 +91,15 @@ fn started_ns(pid: i32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_may_be_ahead() {
+        let text = "monotonic           864000         5\nboottime           1728000         0\n";
+        assert_eq!(offset_of(text), Some(864_000_000_000_005));
+        assert_eq!(offset_of("monotonic -1 999999999\n"), Some(-1));
+        assert_eq!((offset_of(""), offset_of("monotonic x y")), (None, None));
+        assert_eq!(ahead_ns(i32::try_from(std::process::id()).unwrap()), 0);
+    }
 
     #[test]
     fn a_page_of_another_process_or_from_before_its_time_is_not_a_process_s_own() {

@@ -236,12 +236,15 @@ pub struct Trace<S> {
     modules: Modules,
     pub taken: Taken,
     last_ns: u64,
+    /// The time of events is ahead of ours.
+    ahead_ns: i64,
     events: u64,
 }
 
 /// The head of a trace that begins now.
 pub fn head(pid: i32, rate: u32) -> Head {
-    let now = sys::now_ns();
+    // In the time of its events.
+    let now = sys::now_ns().saturating_add_signed(maker::ahead_ns(pid));
     Head {
         process: pid as u32,
         program: fs::read_link(maker::shared(pid).join("exe"))
@@ -275,6 +278,7 @@ impl<T: Sink> Trace<T> {
             modules: Modules::of(pid),
             taken: Taken { mean: head.sample, ..Taken::default() },
             last_ns: head.start_ticks,
+            ahead_ns: maker::ahead_ns(pid),
             events: 0,
         };
         trace.modules.look();
@@ -448,7 +452,7 @@ impl<T: Sink> Trace<T> {
 
     /// The end of a trace that ends now. It was looked at up to here, also where nothing was sampled lately.
     pub fn end(&mut self) -> anyhow::Result<End> {
-        self.last_ns = self.last_ns.max(sys::now_ns());
+        self.last_ns = self.last_ns.max(sys::now_ns().saturating_add_signed(self.ahead_ns));
         self.write(PROCESS, What::Clock { ns: self.last_ns })?;
         Ok(End {
             reason: "detached".into(),
