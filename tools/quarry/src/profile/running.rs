@@ -450,10 +450,15 @@ impl<T: Sink> Trace<T> {
         Ok(())
     }
 
-    /// The end of a trace that ends now. It was looked at up to here, also where nothing was sampled lately.
-    pub fn end(&mut self) -> anyhow::Result<End> {
+    /// The process was looked at up to now. What lives has grown older, also where nothing was sampled lately.
+    pub fn looked(&mut self) -> anyhow::Result<()> {
         self.last_ns = self.last_ns.max(sys::now_ns().saturating_add_signed(self.ahead_ns));
-        self.write(PROCESS, What::Clock { ns: self.last_ns })?;
+        self.write(PROCESS, What::Clock { ns: self.last_ns })
+    }
+
+    /// The end of a trace that ends now.
+    pub fn end(&mut self) -> anyhow::Result<End> {
+        self.looked()?;
         Ok(End {
             reason: "detached".into(),
             end_ticks: self.last_ns,
@@ -491,10 +496,16 @@ fn command_of(pid: i32) -> Vec<String> {
 mod tests {
     use super::*;
 
-    struct Nowhere;
+    /// Times at which the process was looked at.
+    #[derive(Default)]
+    struct Looks(Vec<u64>);
 
-    impl Sink for Nowhere {
-        fn event(&mut self, _: &quarry_trace::Event) -> io::Result<()> {
+    impl Sink for Looks {
+        fn event(&mut self, event: &quarry_trace::Event) -> io::Result<()> {
+            if let What::Clock { ns } = event.what {
+                assert_eq!(event.time, ns);
+                self.0.push(ns);
+            }
             Ok(())
         }
 
@@ -507,11 +518,22 @@ mod tests {
     #[test]
     fn what_is_advised_takes_fewer_samples_than_at_any_time() {
         let pid = std::process::id() as i32;
-        let mut trace = Trace::begin(pid, &head(pid, 19), Nowhere).unwrap();
+        let mut trace = Trace::begin(pid, &head(pid, 19), Looks::default()).unwrap();
         assert_eq!(trace.taken.rarer(), 4 << 19);
         for rate in [19, 23, 20] {
             trace.rate(PROCESS, rate).unwrap();
         }
         assert_eq!(trace.taken.rarer(), 4 << 23);
+    }
+
+    #[test]
+    fn time_goes_on_where_nothing_is_sampled() {
+        let pid = std::process::id() as i32;
+        let head = head(pid, 19);
+        let mut trace = Trace::begin(pid, &head, Looks::default()).unwrap();
+        trace.looked().unwrap();
+        let end = trace.end().unwrap();
+        let [look, last] = trace.sink.0[..] else { panic!("{:?}", trace.sink.0) };
+        assert!(head.start_ticks <= look && look <= last && last == end.end_ticks);
     }
 }

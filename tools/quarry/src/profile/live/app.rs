@@ -179,8 +179,11 @@ impl<'a> App<'a> {
     }
 
     /// One more frame of what was sampled.
-    pub fn look(&mut self) {
+    pub fn look(&mut self) -> anyhow::Result<()> {
         let start = Instant::now();
+        if self.ended.is_none() {
+            self.trace.looked()?;
+        }
         // Of a process that has ended, what it counted last.
         self.heap =
             self.sampler.heap().and_then(|heap| heap.sums).map(|sums| sums.live_bytes()).or(self.heap);
@@ -188,6 +191,7 @@ impl<'a> App<'a> {
         self.seen = Some(self.trace.sink.ongoing.look(profile, self.by, self.options.filter.as_ref()));
         self.order();
         self.cost = start.elapsed().saturating_sub(self.trace.sink.ongoing.naming());
+        Ok(())
     }
 
     /// Choose and order what is shown.
@@ -276,8 +280,7 @@ impl View for App<'_> {
 
     fn read(&mut self) -> anyhow::Result<()> {
         self.poll()?;
-        self.look();
-        Ok(())
+        self.look()
     }
 
     fn cost(&self) -> Duration {

@@ -78,7 +78,7 @@ pub fn write(
             }
             app.poll()?;
         }
-        app.look();
+        app.look()?;
         let Some(seen) = &app.seen else { break };
         let frame = app.frame(number, seen);
         let text = match written {
