@@ -140,6 +140,9 @@ pub fn main(options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
 
 /// The same of a profile of another tool.
 fn of_profile(opened: &mut Opened, options: &InfoOptions, output: &Output) -> anyhow::Result<i32> {
+    if !options.hide.is_empty() {
+        return Err(failure::usage("--hide is about traces; the stacks of a profile are shown as they are"));
+    }
     let named = |symbols: Symbols| {
         let mut symbols = symbols.in_places(options.files.places());
         if options.no_symbols {

@@ -196,6 +196,7 @@ fn what_a_profile_does_not_have_is_not_made_up() {
     assert_eq!((&info["command"], &info["time_unit"]), (&"./a b".into(), &"B".into()));
     assert_eq!(info["stacks"][0]["frames"], serde_json::json!(["leaks at a.c:2", "main at a.c:3"]));
     assert_eq!(info["stacks"][1]["live"]["bytes"], 100);
+    bench.run(&["info", "--hide", "^leaks$", text(&massif)]).expect(2).says("--hide is about traces");
     bench
         .run(&["convert", text(&massif), "-o", "-", "--format", "collapsed", "--by", "peak"])
         .expect(2)
