@@ -40,6 +40,10 @@ pub fn main(options: &TopOptions, output: &Output) -> anyhow::Result<i32> {
         root.process(pid).map_err(failure::failed)?;
     }
     let written = options.once || options.reports.wanted();
+    // The screen goes back to the list, and what is written does not.
+    if written && options.pid.is_some() && (options.reverse || !options.filter.is_empty()) {
+        return Err(failure::usage("-p is of one process, of which --filter and --reverse say nothing"));
+    }
     let app = App::new(options, root);
     if written {
         return series::write(app, options, output);

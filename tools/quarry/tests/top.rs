@@ -509,6 +509,14 @@ fn rights_that_are_missing_are_told_in_the_row() {
 }
 
 #[test]
+fn one_process_has_no_order() {
+    let own = std::process::id().to_string();
+    for option in [&["--filter", "a"][..], &["--reverse"]] {
+        quarry(&[&["--once", "-p", &own], option].concat()).expect(2).says(option[0]);
+    }
+}
+
+#[test]
 fn terminals_that_cannot() {
     let mut top = Session::new(OsStr::new(QUARRY), ["top"], &[("TERM", "dumb")], SMALL);
     top.shows("--once");
