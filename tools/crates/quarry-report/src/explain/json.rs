@@ -43,6 +43,7 @@ pub fn json(look: &Look, verdict: &Verdict, machine: Option<Pressure>) -> Value 
             "vm_rss_bytes": status.and_then(|status| status.vm_rss),
             "vm_hwm_bytes": status.and_then(|status| status.vm_hwm),
             "vm_swap_bytes": status.and_then(|status| status.vm_swap),
+            "hugetlb_bytes": status.and_then(|status| status.hugetlb),
         },
         "chain": part(&look.chain),
         "causes": causes,

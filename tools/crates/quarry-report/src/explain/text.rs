@@ -75,6 +75,8 @@ pub fn sources(look: &Look, exact: bool) -> String {
         ("VmRSS", status.and_then(|status| status.vm_rss)),
         ("peak (VmHWM)", status.and_then(|status| status.vm_hwm)),
         ("swap", status.and_then(|status| status.vm_swap)),
+        // Hardly any process has some.
+        ("huge pages beside these (hugetlbfs)", status.and_then(|status| status.hugetlb).filter(|&n| n > 0)),
     ];
     let parts: Vec<String> = accounts
         .into_iter()
@@ -244,9 +246,30 @@ fn waits(pressure: Pressure) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use quarry_explain::chain::Cause;
     use quarry_proc::cgroup::Limit;
+    use quarry_proc::status::Status;
+    use quarry_proc::{Space, smaps};
 
     use super::*;
+
+    #[test]
+    fn huge_pages_are_in_no_sum_and_told() {
+        let maps = b"10000-20000 rw-p 00000000 00:00 0 [heap]\n";
+        let (mappings, damage) = smaps::read_all(&maps[..]).unwrap();
+        let mut space = Space::of_mappings(mappings, damage);
+        let mut said = |bytes: u64| {
+            space.status = Some(Status { hugetlb: Some(bytes), ..Status::default() });
+            let chain = Part::leaf("resident", "in memory", 0, Cause::Files, "smaps");
+            let (heaps, gaps) = (Vec::new(), Vec::new());
+            let look = Look { at: Instant::now(), space: space.clone(), chain, heaps, gaps, stopped: None };
+            sources(&look, false)
+        };
+        assert!(said(10 << 30).ends_with(", huge pages beside these (hugetlbfs) 10.0 GiB"));
+        assert!(!said(0).contains("huge pages"));
+    }
 
     #[test]
     fn the_peak_of_a_control_group_is_no_limit() {
