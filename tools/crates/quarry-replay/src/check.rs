@@ -724,6 +724,37 @@ fn a_look_is_where_it_was_among_all_threads() {
     }
 }
 
+/// A thread that was looked at before it began is made by the first thread, as one whose creator is known, and not by one that stands
+/// for threads that have ended. What that allocates for it lies in the heap of glibc's that is free, on top of all blocks.
+#[test]
+fn what_is_not_known_of_a_thread_makes_no_other_one_its_creator() {
+    const BLOCKS: u64 = 24_000;
+    let address = |block: u64| (block + 1) << 12;
+    let mut events =
+        vec![(1, What::ThreadBegin { tid: 1, creator: 0 }), (2, What::ThreadBegin { tid: 2, creator: 1 })];
+    events.extend((0..BLOCKS).map(|block| {
+        let address = address(block);
+        (2, What::Alloc { api: AllocApi::Malloc, size: 1000, address, align: 0, stack: 0 })
+    }));
+    events.push((2, What::ThreadEnd));
+    events.push((0, What::Free { api: FreeApi::Null, address: 0, touched: None }));
+    events.push((3, What::Usage(Box::default())));
+    events.push((3, What::ThreadBegin { tid: 3, creator: 1 }));
+    let free = |block| What::Free { api: FreeApi::Free, address: address(block), touched: None };
+    events.extend((100..BLOCKS).map(|block| (3, free(block))));
+    events.push((3, What::ThreadEnd));
+    events.push((1, What::Usage(Box::default())));
+    let mut writer = TraceWriter::create(Vec::new(), &Default::default(), WriteOptions::default()).unwrap();
+    for (time, (thread, what)) in events.into_iter().enumerate() {
+        writer.event(&Event { time: time as u64, thread, what }).unwrap();
+    }
+    let trace = Trace::of_bytes(writer.finish(&End::default()).unwrap()).unwrap();
+    let mut plan = Cursor::new(Vec::new());
+    crate::compile::compile(&trace, &mut plan, Cut::new(Order::Deps), &mut |_| true).unwrap();
+    let looks = played(plan.get_ref(), &["--looks"]).looks.unwrap().rows;
+    assert!(looks[0].0 > 23 << 20 && (looks[1].0 < 2 << 20 || !cfg!(target_env = "gnu")), "{looks:?}");
+}
+
 #[test]
 fn an_empty_trace_is_a_plan() {
     let (plan, compiled) = Program::new(1).compile(Cut::new(Order::Deps));

@@ -56,6 +56,9 @@ pub struct Compiled {
     pub damage: Damage,
 }
 
+/// The creator of a thread, if nobody knows it. Events of that number are those of threads that have ended.
+const UNKNOWN: ThreadId = 0;
+
 /// Compile a trace. `progress` is told now and then how many bytes have been read, of two times those of the trace; when it says
 /// false, the trace ends there.
 pub fn compile<W: Write + Seek>(
@@ -171,13 +174,13 @@ impl<W: Write + Seek> Compiler<W> {
         Ok(())
     }
 
-    /// The first thread of the trace is thread 0, whatever its number.
+    /// The first thread of the trace is thread 0, whatever its number. It also makes those whose creator is not known.
     fn begin(&mut self, thread: ThreadId, creator: ThreadId) -> Result<u32, PlanError> {
         let number = if self.threads.is_empty() {
             0
         } else {
-            let creator = self.threads.get(&creator).copied().unwrap_or(0);
-            self.builder.begin(creator)?
+            let known = self.threads.get(&creator).filter(|_| creator != UNKNOWN);
+            self.builder.begin(known.copied().unwrap_or(0))?
         };
         self.threads.insert(thread, number);
         Ok(number)
@@ -189,7 +192,7 @@ impl<W: Write + Seek> Compiler<W> {
         match self.threads.get(&thread).copied() {
             Some(number) if !self.builder.has_ended(number) => Ok(number),
             Some(number) if self.builder.revive(number) => Ok(number),
-            _ => self.begin(thread, 0),
+            _ => self.begin(thread, UNKNOWN),
         }
     }
 
