@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Arg, Args};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Args};
 use quarry_measure::quantity;
 use quarry_profile::query::{By, Choice, Sort};
 use quarry_profile::read::Moment;
