@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
-use crate::common::{Bench, Ended, text};
+use crate::common::{Bench, Ended, kill, text, wait_until};
 use serde_json::Value;
 
 /// A malloc that is glibc's under another name, so that the dynamic linker binds to it.
@@ -105,10 +106,19 @@ impl Suite {
         Some(Self { bench, catalog })
     }
 
-    fn run(&self, more: &[&str]) -> Ended {
+    fn command(&self, more: &[&str]) -> Command {
         let suite = self.bench.path("suite");
         let args = ["bench", "suite", "--catalog", text(&self.catalog), text(&suite), "--threads", "4"];
-        self.bench.run(&[&args, more].concat())
+        self.bench.quarry([&args[..], more].concat())
+    }
+
+    fn run(&self, more: &[&str]) -> Ended {
+        Ended::from(self.command(more).output().unwrap())
+    }
+
+    /// The same, while the test does something.
+    fn start(&self, more: &[&str]) -> Child {
+        self.command(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 }
 
@@ -199,6 +209,22 @@ fn results_are_kept_and_added() {
         .run(&[&["-n", "1", "--only", "sys", "--seconds", "9", "plain"], &add[..]].concat())
         .expect(1)
         .says("--seconds");
+}
+
+/// Of a run that not all mallocs have had nothing is kept.
+#[test]
+fn what_a_signal_interrupts_is_forgotten() {
+    let Some(suite) = Suite::new() else { return };
+    let (first, second) = (suite.bench.path("first"), suite.bench.path("second"));
+    let (one, two) = (text(&first), text(&second));
+    let script = format!("#!/bin/sh\nif [ -e {one} ]; then touch {two}; sleep 600; fi; touch {one}\n");
+    suite.bench.script("suite/out/bench/slow", &script);
+    let child = suite.start(&["-n", "1", "--only", "sys,quarry", "--json", "slow"]);
+    wait_until("the second malloc has its run", || second.exists());
+    kill("TERM", child.id());
+    let json = Ended::from(child.wait_with_output().unwrap()).expect(143).json();
+    assert_eq!(json["runs"]["slow"].as_array().unwrap().len(), 0, "{json:#}");
+    assert_eq!(json["faults"].as_array().unwrap().len(), 0, "{json:#}");
 }
 
 #[test]

@@ -84,7 +84,8 @@ impl<'a> Session<'a> {
         true
     }
 
-    /// The run under each malloc once. A fault ends that malloc's part in this run.
+    /// The run under each malloc once. A fault ends that malloc's part in this run. Of a visit that is stopped nothing is
+    /// kept: its few samples do not say what most mallocs would have printed.
     fn visit(
         &mut self,
         run: &Run,
@@ -93,31 +94,30 @@ impl<'a> Session<'a> {
     ) -> bool {
         let mut order: Vec<&str> = self.mallocs.keys().map(String::as_str).collect();
         self.rng.shuffle(&mut order);
-        let mut samples = Round::new();
-        let mut goes_on = true;
+        let (mut samples, mut faults) = (Round::new(), Vec::new());
         for name in order {
             if self.record.fault(&run.name, name).is_some() {
                 continue;
             }
-            goes_on = audience.next(Next { round, run: (at, of), name: &run.name, malloc: name });
-            if !goes_on {
-                break;
+            if !audience.next(Next { round, run: (at, of), name: &run.name, malloc: name }) {
+                return false;
             }
             let sample = self.launcher.measure(run, &self.mallocs[name]);
-            goes_on = audience.goes_on();
-            if !goes_on {
-                break;
+            // A signal may have been what ended the run.
+            if !audience.goes_on() {
+                return false;
             }
             match sample {
                 Ok(sample) => drop(samples.insert(name.to_owned(), sample)),
-                Err(fault) => self.fault(run, name, fault.to_string()),
+                Err(fault) => faults.push((name, fault.to_string())),
             }
         }
+        faults.into_iter().for_each(|(malloc, why)| self.fault(run, malloc, why));
         self.compare_output(run, &mut samples);
         if !samples.is_empty() {
             self.record.runs.entry(run.name.clone()).or_default().push(samples);
         }
-        goes_on
+        true
     }
 
     fn fault(&mut self, run: &Run, malloc: &str, why: String) {
