@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::{Bench, Ended, kill, text, wait_until};
+use crate::common::{Bench, Ended, kill, state, text, wait_until};
 use serde_json::Value;
 
 /// A malloc that is glibc's under another name, so that the dynamic linker binds to it.
@@ -225,6 +225,28 @@ fn what_a_signal_interrupts_is_forgotten() {
     let json = Ended::from(child.wait_with_output().unwrap()).expect(143).json();
     assert_eq!(json["runs"]["slow"].as_array().unwrap().len(), 0, "{json:#}");
     assert_eq!(json["faults"].as_array().unwrap().len(), 0, "{json:#}");
+}
+
+/// The program runs on while the tool is stopped, and nobody sees when it ends. So does the client of a server.
+#[test]
+fn a_run_in_which_the_tool_was_stopped_is_done_again() {
+    let Some(suite) = Suite::new() else { return };
+    for name in ["slow", "served"] {
+        let file = |ending: &str| suite.bench.path(&format!("{name}.{ending}"));
+        let (starts, go) = (file("starts"), file("go"));
+        let wait = format!("while [ ! -e {} ]; do sleep 0.01; done", go.display());
+        let script = format!("#!/bin/sh\necho >> {}; {wait}; echo \"$2\"\n", starts.display());
+        suite.bench.script(&format!("suite/out/bench/{name}"), &script);
+        let child = suite.start(&["-n", "1", "--only", "sys", "--json", name]);
+        wait_until("it has begun", || starts.exists());
+        kill("STOP", child.id());
+        wait_until("the tool is stopped", || state(child.id()) == Some('T'));
+        fs::write(&go, "").unwrap();
+        kill("CONT", child.id());
+        let json = Ended::from(child.wait_with_output().unwrap()).expect(0).json();
+        let rounds = json["runs"][name].as_array().unwrap().len();
+        assert_eq!((rounds, fs::read_to_string(&starts).unwrap().lines().count()), (1, 2), "{name}");
+    }
 }
 
 #[test]

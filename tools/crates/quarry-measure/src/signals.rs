@@ -82,8 +82,10 @@ impl Drop for Forwarding {
 }
 
 /// For programs that have changed the terminal: while it lives, SIGTSTP waits until they have given it back, and SIGCONT is
-/// noticed. One at a time.
+/// noticed. One at a time waits, and several may notice.
 pub struct Stops {
+    /// How often we went on, when somebody asked last.
+    known: u32,
     before: Vec<(i32, libc::sigaction)>,
 }
 
@@ -95,12 +97,13 @@ impl Stops {
 
     /// The same for who may be stopped at once, and only wants to know of it afterwards.
     pub fn noticed_afterwards() -> Self {
-        sys::take_continued();
         Self::of(&[libc::SIGCONT])
     }
 
     fn of(signals: &[i32]) -> Self {
-        Self { before: signals.iter().filter_map(|&s| Some((s, sys::notice_job_signal(s)?))).collect() }
+        let known = sys::times_continued();
+        let before = signals.iter().filter_map(|&s| Some((s, sys::notice_job_signal(s)?))).collect();
+        Self { known, before }
     }
 
     /// Are we to stop?
@@ -108,9 +111,10 @@ impl Stops {
         sys::take_stop_asked()
     }
 
-    /// Were we stopped, by whomever, and go on?
-    pub fn continued(&self) -> bool {
-        sys::take_continued()
+    /// Were we stopped, by whomever, and go on, since this was made or asked?
+    pub fn continued(&mut self) -> bool {
+        let now = sys::times_continued();
+        std::mem::replace(&mut self.known, now) != now
     }
 
     /// Stop as the system does, and return when we go on; `group`: with all processes of the job, as the terminal's key stops

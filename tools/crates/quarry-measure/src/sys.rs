@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -368,13 +368,16 @@ pub fn set_signal_target(target: i32) {
     }
 }
 
-// Whether the process is to stop, and whether it was stopped and goes on.
+// Whether the process is to stop, and how often it was stopped and went on.
 static STOP_ASKED: AtomicBool = AtomicBool::new(false);
-static CONTINUED: AtomicBool = AtomicBool::new(false);
+static CONTINUED: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn on_job_signal(signal: i32) {
-    let flag = if signal == libc::SIGCONT { &CONTINUED } else { &STOP_ASKED };
-    flag.store(true, Ordering::SeqCst);
+    if signal == libc::SIGCONT {
+        CONTINUED.fetch_add(1, Ordering::SeqCst);
+    } else {
+        STOP_ASKED.store(true, Ordering::SeqCst);
+    }
 }
 
 /// From now on SIGTSTP or SIGCONT is only noticed. Returns what was there before, or `None` when it was ignored: then it stays
@@ -389,9 +392,9 @@ pub fn take_stop_asked() -> bool {
     STOP_ASKED.swap(false, Ordering::SeqCst)
 }
 
-/// Was SIGCONT noticed since the last time this was asked?
-pub fn take_continued() -> bool {
-    CONTINUED.swap(false, Ordering::SeqCst)
+/// How often SIGCONT was noticed. Several may ask, and each sees whether the number is another one than before.
+pub fn times_continued() -> u32 {
+    CONTINUED.load(Ordering::SeqCst)
 }
 
 /// The last signal handled, 0 for none.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 use quarry_measure::machine;
+use quarry_measure::signals::Stops;
 use quarry_measure::spawn::{self, Background, End, Measured, Usage};
 use regex_lite::Regex;
 use sha2::{Digest, Sha256};
@@ -48,6 +49,9 @@ pub enum Fault {
     /// Nothing could be run.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// We were stopped meanwhile (Ctrl-Z), so it is to be done again.
+    #[error("the tool was stopped")]
+    Stopped,
 }
 
 /// Starts runs, and keeps the copies that some of them work in.
@@ -69,8 +73,14 @@ impl Launcher {
         Ok(Self { place, limit, starter, also, processors: machine::processors(), copies })
     }
 
-    /// One run.
+    /// One run. Its programs go on while we are stopped, and when they ended, or had no time left, nobody saw.
     pub fn measure(&self, run: &Run, malloc: &Malloc) -> Result<Sample, Fault> {
+        let mut stops = Stops::noticed_afterwards();
+        let sample = self.measure_once(run, malloc);
+        if stops.continued() { Err(Fault::Stopped) } else { sample }
+    }
+
+    fn measure_once(&self, run: &Run, malloc: &Malloc) -> Result<Sample, Fault> {
         let fresh = tempfile::Builder::new().prefix("quarry-suite-").tempdir()?;
         let port = if run.server.is_empty() { 0 } else { free_port()? };
         let here = Here { folder: fresh.path().to_owned(), port };

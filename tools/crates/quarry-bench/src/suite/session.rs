@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 use quarry_measure::rng::Rng;
 
-use super::launch::{Launcher, Malloc};
+use super::launch::{Fault, Launcher, Malloc};
 use super::runs::Run;
 use super::samples::{Record, Round};
 use super::sums::SYSTEM;
@@ -99,14 +99,19 @@ impl<'a> Session<'a> {
             if self.record.fault(&run.name, name).is_some() {
                 continue;
             }
-            if !audience.next(Next { round, run: (at, of), name: &run.name, malloc: name }) {
-                return false;
-            }
-            let sample = self.launcher.measure(run, &self.mallocs[name]);
-            // A signal may have been what ended the run.
-            if !audience.goes_on() {
-                return false;
-            }
+            let sample = loop {
+                if !audience.next(Next { round, run: (at, of), name: &run.name, malloc: name }) {
+                    return false;
+                }
+                let sample = self.launcher.measure(run, &self.mallocs[name]);
+                // A signal may have been what ended the run.
+                if !audience.goes_on() {
+                    return false;
+                }
+                if !matches!(sample, Err(Fault::Stopped)) {
+                    break sample;
+                }
+            };
             match sample {
                 Ok(sample) => drop(samples.insert(name.to_owned(), sample)),
                 Err(fault) => faults.push((name, fault.to_string())),
