@@ -249,6 +249,41 @@ fn a_run_in_which_the_tool_was_stopped_is_done_again() {
     }
 }
 
+/// What the machine lacks is no fault of a malloc, and is not kept as one.
+#[test]
+fn errors_of_the_machine_accuse_no_malloc() {
+    let Some(suite) = Suite::new() else { return };
+    let (gone, library) = (suite.bench.path("gone"), suite.bench.library("libother", FORWARDS));
+    fs::create_dir(&gone).unwrap();
+    let mut table = String::new();
+    let mut enter = |name: &str, script: &str, more: &str| {
+        suite.bench.script(&format!("suite/out/bench/{name}"), &format!("#!/bin/sh\n{script}\n"));
+        table += &format!("[[run]]\nname = '{name}'\ncommand = ['{{bin}}/{name}']\n{more}\n");
+    };
+    let folder = format!("folder = '{}'", gone.display());
+    enter("folder", &format!("cd /; rmdir {}", gone.display()), &folder);
+    // The file that is to get what the run cost is a folder.
+    enter("cost", "mkdir cost", "");
+    enter("before", ":", "copy = 'tree'\nbefore = ['cat', 'nothing']");
+    enter("library", &format!("rm {}", library.display()), "");
+    enter("absent", ":", "folder = '/no/such'");
+    fs::write(&suite.catalog, table).unwrap();
+    let with = format!("other={}", library.display());
+    for (name, rounds, why) in [
+        ("folder", 1, "folder under other: No such file"),
+        ("cost", 0, "cost under other: its starter failed"),
+        ("before", 0, "'cat nothing' before it: before: status 1"),
+        ("library", 1, "libother.so: No such file"),
+    ] {
+        let ended = suite.run(&["-n", "2", "--with", &with, "--only", "other", "--json", name]).expect(125);
+        let json = ended.says(why).json();
+        assert_eq!(json["runs"][name].as_array().unwrap().len(), rounds, "{json:#}");
+        assert_eq!(json["faults"].as_array().unwrap().len(), 0, "{json:#}");
+    }
+    let ended = suite.run(&["-n", "1", "--only", "sys", "absent"]).expect(1);
+    ended.says("left out: absent: no /no/such");
+}
+
 #[test]
 fn mallocs_have_variables_and_versions() {
     let Some(suite) = Suite::new() else { return };

@@ -282,7 +282,12 @@ impl Table<'_> {
         };
         let complete = session.measure(&runs, amount, &mut told);
         told.bar.finish_and_clear();
-        self.report(&session.record, "", reports, output)?;
+        let (complete, failure) = match complete {
+            Ok(complete) => (complete, Ok(())),
+            Err(error) => (false, Err(anyhow::Error::from(error))),
+        };
+        let reported = self.report(&session.record, "", reports, output);
+        output.all([failure, reported])?;
         if let Some(signal) = told.signals.seen().filter(|_| !complete) {
             output.warn(format_args!(
                 "{} stopped the measurement: this is what there is",

@@ -12,9 +12,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
-use quarry_measure::machine;
 use quarry_measure::signals::Stops;
 use quarry_measure::spawn::{self, Background, End, Measured, Usage};
+use quarry_measure::{locate, machine};
 use regex_lite::Regex;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -27,6 +27,8 @@ use super::samples::Sample;
 const ANSWER: Duration = Duration::from_secs(10);
 /// How often it is asked.
 const ASK: Duration = Duration::from_millis(20);
+/// By this the starter says that it has failed itself, unless it has written what the run cost.
+const STARTER_FAILED: End = End::Exit(125);
 
 /// What a run is under.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +42,7 @@ pub struct Malloc {
 /// A run that went wrong, or that measured something else.
 #[derive(Debug, Error)]
 pub enum Fault {
-    /// What went wrong.
+    /// What went wrong under this malloc. All else says nothing of it.
     #[error("{0}")]
     Run(String),
     /// A part of it is gone.
@@ -81,6 +83,9 @@ impl Launcher {
     }
 
     fn measure_once(&self, run: &Run, malloc: &Malloc) -> Result<Sample, Fault> {
+        for library in malloc.path.iter().chain(&self.also) {
+            locate::still_there(library)?;
+        }
         let fresh = tempfile::Builder::new().prefix("quarry-suite-").tempdir()?;
         let port = if run.server.is_empty() { 0 } else { free_port()? };
         let here = Here { folder: fresh.path().to_owned(), port };
@@ -92,7 +97,9 @@ impl Launcher {
         if !run.before.is_empty() {
             let mut before = quiet(&self.place.words(&run.before, &here)?);
             let ended = spawn::measure_silent(before.current_dir(&folder), self.limit)?;
-            ended_well(run, &ended, self.limit)?;
+            // It runs under no malloc.
+            ended_well(run, &ended, self.limit)
+                .map_err(|fault| io::Error::other(format!("'{}' before it: {fault}", run.before.join(" "))))?;
         }
         let cost = here.folder.join("cost");
         let (usage, elapsed, output) = match run.server.is_empty() {
@@ -114,6 +121,7 @@ impl Launcher {
         let mut command = self.command(run, &self.place.words(&run.command, here)?, malloc, cost)?;
         write_to(&mut command, &out)?.current_dir(folder);
         let ended = spawn::measure_silent(&mut command, self.limit)?;
+        started_well(&ended, cost)?;
         ended_well(run, &ended, self.limit)?;
         Ok((ended.usage, ended.usage.wall_s, text_of(&fs::read(out)?)))
     }
@@ -144,6 +152,7 @@ impl Launcher {
         ended_well(run, &ended, self.limit)?;
         self.client(&words(&run.stop)?)?;
         let of_server = server.ends_within(self.limit)?;
+        started_well(&of_server, cost)?;
         ended_well(run, &of_server, self.limit)?;
         Ok((of_server.usage, ended.usage.wall_s, text_of(&fs::read(out)?)))
     }
@@ -182,7 +191,7 @@ impl Launcher {
             let made = Command::new("cp").arg("-a").arg("--").arg(&from).arg(&copy).output()?;
             if !made.status.success() {
                 let why = String::from_utf8_lossy(&made.stderr).trim().to_owned();
-                return Err(Fault::Run(format!("{}: cannot be copied: {why}", from.display())));
+                return Err(io::Error::other(format!("{}: cannot be copied: {why}", from.display())).into());
             }
         }
         Ok(copy)
@@ -201,6 +210,15 @@ fn quiet(words: &[String]) -> Command {
 fn write_to<'a>(command: &'a mut Command, out: &Path) -> io::Result<&'a mut Command> {
     let file = File::options().append(true).create_new(true).open(out)?;
     Ok(command.stdout(file.try_clone()?).stderr(file))
+}
+
+/// Did the starter do its part?
+fn started_well(ended: &Measured, cost: &Path) -> io::Result<()> {
+    let accounted = || fs::read_to_string(cost).is_ok_and(|cost| cost.ends_with('\n'));
+    match ended.end == STARTER_FAILED && !accounted() {
+        true => Err(io::Error::other("its starter failed; is there room for a process, and in TMPDIR?")),
+        false => Ok(()),
+    }
 }
 
 fn ended_well(run: &Run, ended: &Measured, limit: Duration) -> Result<(), Fault> {

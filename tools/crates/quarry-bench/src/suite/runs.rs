@@ -196,6 +196,9 @@ impl Place {
         for name in run.stdin.iter().chain(&run.copy).chain(&run.files) {
             self.file(name)?;
         }
+        if let Some(folder) = run.folder.as_ref().filter(|folder| !folder.is_dir()) {
+            return Err(Missing(folder.display().to_string()));
+        }
         let commands = [&run.command, &run.before, &run.server, &run.ready, &run.stop];
         for command in commands.into_iter().filter(|command| !command.is_empty()) {
             self.words(command, &Here::default())?;
@@ -301,7 +304,9 @@ mod tests {
         let run =
             |more: &str| parse(&format!("[[run]]\nname = 'a'\ncommand = ['sh']\n{more}")).unwrap().remove(0);
         assert_eq!(place.check(&run("")), Ok(()));
-        for part in ["stdin = 'x'", "copy = 'x'", "files = ['x']", "before = ['not-there-at-all']"] {
+        for part in
+            ["stdin = 'x'", "copy = 'x'", "files = ['x']", "before = ['not-there-at-all']", "folder = '/no/x'"]
+        {
             assert!(place.check(&run(part)).is_err(), "{part}");
         }
     }

@@ -2,6 +2,7 @@
 //! Rounds: all runs in random order, and each run under all mallocs in random order, one right after the other.
 
 use std::collections::HashMap;
+use std::io;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
@@ -64,8 +65,8 @@ impl<'a> Session<'a> {
     }
 
     /// Rounds, until there are enough or the time is over. Runs with the fewest visits so far come first. False: it was
-    /// stopped.
-    pub fn measure(&mut self, runs: &[Run], amount: Amount, audience: &mut dyn Audience) -> bool {
+    /// stopped. An error is no malloc's: nothing could be run.
+    pub fn measure(&mut self, runs: &[Run], amount: Amount, audience: &mut dyn Audience) -> io::Result<bool> {
         let start = Instant::now();
         for round in 1..=amount.rounds {
             let mut order: Vec<&Run> = runs.iter().collect();
@@ -73,25 +74,25 @@ impl<'a> Session<'a> {
             order.sort_by_key(|run| self.record.runs.get(&run.name).map_or(0, Vec::len));
             for (at, run) in order.iter().enumerate() {
                 if amount.time.is_some_and(|time| start.elapsed() > time) {
-                    return true;
+                    return Ok(true);
                 }
-                if !self.visit(run, (round, at + 1, order.len()), audience) {
-                    return false;
+                if !self.visit(run, (round, at + 1, order.len()), audience)? {
+                    return Ok(false);
                 }
                 audience.visited(&self.record);
             }
         }
-        true
+        Ok(true)
     }
 
-    /// The run under each malloc once. A fault ends that malloc's part in this run. Of a visit that is stopped nothing is
-    /// kept: its few samples do not say what most mallocs would have printed.
+    /// The run under each malloc once. A fault ends that malloc's part in this run. Of a visit that is stopped, or
+    /// ends in an error, nothing is kept: its few samples do not say what most mallocs would have printed.
     fn visit(
         &mut self,
         run: &Run,
         (round, at, of): (usize, usize, usize),
         audience: &mut dyn Audience,
-    ) -> bool {
+    ) -> io::Result<bool> {
         let mut order: Vec<&str> = self.mallocs.keys().map(String::as_str).collect();
         self.rng.shuffle(&mut order);
         let (mut samples, mut faults) = (Round::new(), Vec::new());
@@ -101,12 +102,12 @@ impl<'a> Session<'a> {
             }
             let sample = loop {
                 if !audience.next(Next { round, run: (at, of), name: &run.name, malloc: name }) {
-                    return false;
+                    return Ok(false);
                 }
                 let sample = self.launcher.measure(run, &self.mallocs[name]);
                 // A signal may have been what ended the run.
                 if !audience.goes_on() {
-                    return false;
+                    return Ok(false);
                 }
                 if !matches!(sample, Err(Fault::Stopped)) {
                     break sample;
@@ -114,7 +115,9 @@ impl<'a> Session<'a> {
             };
             match sample {
                 Ok(sample) => drop(samples.insert(name.to_owned(), sample)),
-                Err(fault) => faults.push((name, fault.to_string())),
+                Err(Fault::Run(why)) => faults.push((name, why)),
+                // A full disk, or a file that has gone, says nothing of the malloc.
+                Err(other) => return Err(io::Error::other(format!("{} under {name}: {other}", run.name))),
             }
         }
         faults.into_iter().for_each(|(malloc, why)| self.fault(run, malloc, why));
@@ -122,7 +125,7 @@ impl<'a> Session<'a> {
         if !samples.is_empty() {
             self.record.runs.entry(run.name.clone()).or_default().push(samples);
         }
-        true
+        Ok(true)
     }
 
     fn fault(&mut self, run: &Run, malloc: &str, why: String) {
