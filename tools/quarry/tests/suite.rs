@@ -67,7 +67,7 @@ struct Suite {
 impl Suite {
     fn new() -> Option<Self> {
         let bench = Bench::new()?;
-        for folder in ["quarry/suite", "suite/out/bench", "suite/tree"] {
+        for folder in ["quarry/suite", "suite/out/bench", "suite/tree-1"] {
             fs::create_dir_all(bench.path(folder)).unwrap();
         }
         bench.library("libquarry-malloc", FORWARDS);
@@ -79,7 +79,8 @@ impl Suite {
         let pin = ["-shared", "-fPIC", "-D_GNU_SOURCE", "-pthread"];
         bench.compile("quarry/suite/pin.so", &source("pin"), &pin).unwrap();
         fs::write(bench.path("suite/word"), "hello\n").unwrap();
-        fs::write(bench.path("suite/tree/first"), "first\n").unwrap();
+        fs::write(bench.path("suite/tree-1/first"), "first\n").unwrap();
+        std::os::unix::fs::symlink("tree-1", bench.path("suite/tree")).unwrap();
         // A server that is up once there is a file of its port, and down once there is none.
         let up = bench.path("up");
         let up = text(&up);
@@ -153,6 +154,7 @@ fn runs_are_measured_and_faults_are_found() {
     // The first digits of the SHA-256 of "7", and nothing of what may be anything.
     assert_eq!(sample(&json, "more", 0, "sys")["output"], "7902699be42c8a8e");
     assert!(plain.get("output").is_none());
+    assert!(!suite.bench.path("suite/tree/made").exists());
     assert_eq!((&json["schema"], &json["threads"]), (&"quarry-suite/1".into(), &4.into()));
     assert!(json["mallocs"]["sys"].get("file").is_none());
     assert_eq!(json["mallocs"]["quarry"]["file"], "libquarry-malloc.so");

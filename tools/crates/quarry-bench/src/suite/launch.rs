@@ -187,7 +187,8 @@ impl Launcher {
     fn copy(&self, name: &str) -> Result<PathBuf, Fault> {
         let copy = self.copies.path().join(name.replace('/', "_"));
         if !copy.exists() {
-            let from = self.place.file(name)?;
+            // Of a link to a folder a link would be made: to nothing, or to the folder that is to stay as it is.
+            let from = self.place.file(name)?.canonicalize()?;
             let made = Command::new("cp").arg("-a").arg("--").arg(&from).arg(&copy).output()?;
             if !made.status.success() {
                 let why = String::from_utf8_lossy(&made.stderr).trim().to_owned();
