@@ -213,6 +213,22 @@ fn results_are_kept_and_added() {
         .says("--seconds");
 }
 
+/// On another machine a program may be of another version, and print something else under all mallocs.
+#[test]
+fn what_a_program_prints_may_change_for_all() {
+    let Some(suite) = Suite::new() else { return };
+    let earlier = suite.bench.path("earlier.json");
+    let both = ["-n", "1", "--only", "sys,quarry", "same"];
+    suite.run(&[&both[..], &["-o", text(&earlier)]].concat()).expect(0);
+    suite.bench.script("suite/out/bench/same", "#!/bin/sh\necho another version\n");
+    let add = ["--json", "--add", text(&earlier)];
+    let json = suite.run(&[&both[..], &add].concat()).expect(0).json();
+    assert_eq!(json["runs"]["same"].as_array().unwrap().len(), 2, "{json:#}");
+    // One alone can be compared with nothing but what was added.
+    let json = suite.run(&[&["-n", "1", "--only", "quarry", "same"], &add[..]].concat()).expect(1).json();
+    assert!(json["faults"][0][2].as_str().unwrap().contains("something else"), "{json:#}");
+}
+
 /// Of a run that not all mallocs have had nothing is kept.
 #[test]
 fn what_a_signal_interrupts_is_forgotten() {
