@@ -50,11 +50,13 @@ pub struct Library {
 }
 
 impl Library {
-    /// Is `other` the same file? For a peer the same version is enough, wherever it was built. Of one version of ours there
-    /// are many builds, and these are what is measured.
+    /// Is `other` the same file, with the same variables? For a peer the same version is enough, wherever it was
+    /// built. Of one version of ours there are many builds, and these are what is measured. The system's malloc has
+    /// a version only.
     fn is_same(&self, name: &str, other: &Library) -> bool {
-        self.sha256 == other.sha256
-            || (sums::is_peer(name) && self.version.is_some() && self.version == other.version)
+        let same = |of: fn(&Library) -> &Option<String>| of(self).is_some() && of(self) == of(other);
+        self.variables == other.variables
+            && (same(|library| &library.sha256) || sums::is_peer(name) && same(|library| &library.version))
     }
 
     /// What people call it.
@@ -153,7 +155,7 @@ impl Record {
         let wrong = |why: String| Err(Error::Other(name.to_owned(), why));
         for (malloc, library) in &other.mallocs {
             if self.mallocs.get(malloc).is_some_and(|mine| !mine.is_same(malloc, library)) {
-                return wrong(format!("{malloc} is not the same library"));
+                return wrong(format!("{malloc} is not the same library, or has other variables"));
             }
         }
         if other.threads != self.threads {
@@ -240,6 +242,22 @@ mod tests {
         assert!(matches!(Record::read(&plain), Err(Error::Schema(_))));
         fs::write(&plain, "{").unwrap();
         assert!(matches!(Record::read(&plain), Err(Error::Unreadable(..))));
+    }
+
+    #[test]
+    fn variables_and_the_version_of_the_system_count() {
+        let of = |version: &str, variable: &str| {
+            let variables = IndexMap::from([(String::from("A"), variable.to_owned())]);
+            let system = Library { version: Some(version.to_owned()), variables, ..Library::default() };
+            Record {
+                mallocs: IndexMap::from([(String::from(sums::SYSTEM), system)]),
+                ..record(2, "1", ("1", "1"))
+            }
+        };
+        let mut mine = of("glibc 2.36", "1");
+        assert!(mine.add(of("glibc 2.36", "1"), "other").is_ok());
+        assert!(mine.add(of("glibc 2.41", "1"), "other").is_err());
+        assert!(mine.add(of("glibc 2.36", "2"), "other").is_err());
     }
 
     #[test]
