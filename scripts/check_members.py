@@ -174,7 +174,7 @@ class Runs:
         self.run("record", "--measure", "-o", "measured.qtr", "--", "./server", into="--summary")
         self.run("record", "-o", "pools.qtr", "--", "./pools", into="--summary")
         self.run("record", "--sample", "64k", "-o", "sample.qtr", "--", "./server", into="--summary")
-        self.run("compare", "-n", "3", "--with", "quarry", "--", "./server", into="-o")
+        self.run("compare", "-n", "5", "--with", "quarry", "--", "./server", into="-o")
         subprocess.run(["./pools"], cwd=self.folder, env={**self.environment, "QUARRY_CONF": "pool_log:log"}, check=True, stdout=subprocess.DEVNULL)
         self.run("pools", "--series", "log")
         for trace in ("server.qtr", "pools.qtr", "sample.qtr"):
@@ -183,7 +183,7 @@ class Runs:
         self.run("gen", "--fit", "server.qtr", "-o", "like.qtr")
         self.run("gen", "--ms", "-o", "some.ms")
         self.run("convert", "server.qtr", "-o", "some.jsonl")
-        self.run("replay", "-n", "3", "--with", "quarry", "server.qtr")
+        self.run("replay", "-n", "5", "--with", "quarry", "server.qtr")
         self.run("replay", "-n", "1", "--with", "quarry", "sample.qtr")
         self.run("replay", "-n", "1", "--with", "quarry", "--validate", "--idle", "0.1", "--verify", "server.qtr", "--", "./server")
         self.run("tour", "reserve", "static")

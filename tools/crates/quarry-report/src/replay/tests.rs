@@ -68,7 +68,7 @@ fn session() -> Session {
         session.runs.push(Run { round, pass, contestant, end, report, said: said.to_owned() });
     };
     run(0, Pass::WarmUp, 2, End::Signal(11), None);
-    for round in 1..=4 {
+    for round in 1..=5 {
         let noise = round as u64;
         run(round, Pass::Totals, 0, End::Exit(0), Some(report(100 + noise, 40, false)));
         run(round, Pass::Totals, 1, End::Exit(0), Some(report(50 + noise, 20, false)));
@@ -98,7 +98,7 @@ fn replay(session: &Session) -> Replay<'_> {
         machine: Machine::read(),
         started: 1,
         seed: 1,
-        rounds: 4,
+        rounds: 5,
         interrupted: false,
         allocators: allocators.into(),
         prediction: None,
@@ -111,9 +111,9 @@ fn runs_amount_to_medians_and_ratios() {
     let session = session();
     let replay = replay(&session);
     let quick = replay.outcome(1);
-    assert_eq!(quick.succeeded, 4);
-    assert!((quick.time_s.unwrap().median - 0.0525).abs() < 1e-9);
-    assert!((quick.time_ratio.unwrap().ratio - 52.5 / 102.5).abs() < 1e-9);
+    assert_eq!(quick.succeeded, 5);
+    assert!((quick.time_s.unwrap().median - 0.053).abs() < 1e-9);
+    assert!((quick.time_ratio.unwrap().ratio - 53.0 / 103.0).abs() < 1e-9);
     assert_eq!(quick.peak_rss_bytes.unwrap().median, 20.0 * MIB as f64);
     assert_eq!(quick.end_rss_bytes.unwrap().median, 2.0 * MIB as f64);
     assert!((quick.rss_per_live.unwrap().median - 2.0).abs() < 0.3, "{:?}", quick.rss_per_live);
@@ -135,7 +135,7 @@ fn the_table_has_the_fastest_first_and_says_who_failed() {
     at("failed: broken failed in warm-up with SIGSEGV; its last line on stderr: it broke");
     at("3 events lost when it was recorded");
     at("p99.9");
-    at("4 rounds in random order (seed 1)");
+    at("5 rounds in random order (seed 1)");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn without_details_there_is_what_decides() {
     assert!(text.contains("failed: broken failed in warm-up"), "{text}");
     assert!(!text.contains("p99.9") && !text.contains("seed 1"), "{text}");
     assert!(
-        text.contains("4 rounds in random order. --details has the times of single calls, how"),
+        text.contains("5 rounds in random order. --details has the times of single calls, how"),
         "{text}"
     );
     assert!(text.lines().count() < 16, "{text}");
@@ -162,10 +162,10 @@ fn json_has_what_the_documents_say() {
     assert_eq!(json["schema"], "quarry-replay/1");
     assert_eq!(json["plan"]["operations"]["malloc"], 500);
     assert_eq!(json["allocators"][1]["conf"], "a:1");
-    assert_eq!(json["allocators"][1]["result"]["succeeded"], 4);
+    assert_eq!(json["allocators"][1]["result"]["succeeded"], 5);
     assert_eq!(json["allocators"][0]["samples"]["rows"].as_array().unwrap().len(), 10);
     assert_eq!(json["allocators"][0]["timed"]["malloc"]["buckets"][1][1], 1);
-    assert_eq!(json["runs"].as_array().unwrap().len(), 17);
+    assert_eq!(json["runs"].as_array().unwrap().len(), 21);
     assert_eq!(json["runs"][0]["signal"], 11);
     assert_eq!(json["runs"][0]["said"], "first line\nit broke\n");
     assert_eq!(json["runs"][1]["report"]["samples"]["rows"].as_array().unwrap().len(), 0);
@@ -189,11 +189,11 @@ fn the_page_needs_nothing_beside_itself() {
 fn the_last_lines_say_who_is_fastest_and_leanest() {
     let mut session = session();
     let text = replay(&session).text(Style::default(), true);
-    assert!(text.ends_with("fastest: quick, 52.5 ms\nleanest: quick, 20.0 MiB\n"), "{text}");
+    assert!(text.ends_with("fastest: quick, 53.0 ms\nleanest: quick, 20.0 MiB\n"), "{text}");
     assert_eq!(replay(&session).json()["verdict"]["leanest"]["allocator"], "quick");
     let page = replay(&session).html();
-    assert!(page.contains("fastest: quick, 52.5 ms\nleanest: quick, 20.0 MiB\n"), "{page}");
-    // As much memory as the other one, and more time in half of the rounds.
+    assert!(page.contains("fastest: quick, 53.0 ms\nleanest: quick, 20.0 MiB\n"), "{page}");
+    // As much memory as the other one, and more time in three of five rounds.
     for run in session.runs.iter_mut().filter(|run| run.contestant == 1 && run.pass == Pass::Totals) {
         let ms = if run.round % 2 == 1 { 140 } else { 90 };
         run.report = Some(report(ms, 40, false));
@@ -213,7 +213,7 @@ fn one_round_has_no_spread_and_shows_nothing() {
     let text = one.text(Style::default(), true);
     assert!(!text.contains('±') && text.contains("51.0 ms  -"), "{text}");
     assert!(
-        text.ends_with("not shown: 1 round is not enough to tell allocators apart; -n 3 is the least\n"),
+        text.ends_with("not shown: 1 round is not enough to tell allocators apart; -n 5 is the least\n"),
         "{text}"
     );
 }
