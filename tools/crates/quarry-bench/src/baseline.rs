@@ -15,7 +15,7 @@ use quarry_measure::stats::{self, Ratio};
 use serde::{Deserialize, Serialize};
 
 use crate::judge::{self, Measure, is_measurable};
-use crate::results::{Cell, Contender, Point, Results, Role, Run};
+use crate::results::{Cell, Contender, Point, Results, Role, Run, Status};
 
 /// How sure the interval must be that lies beyond the floor.
 const SURE: f64 = 0.95;
@@ -390,11 +390,15 @@ fn verdict(ratio: &Ratio, scatter: f64, floor: f64) -> Verdict {
     }
 }
 
-/// Who fails now, who failed then. A cell that failed has perhaps no phases, so phases do not count here.
+/// Who fails now, who failed then. A cell that failed has perhaps no phases, so phases do not count here. A malloc that
+/// does not serve has failed, too. What a session did not come to before it was stopped has not.
 fn turns(now: &Results, before: &Results, comparison: &mut Comparison) {
     let of = |from: &Results, to: &Results| {
         let mut turns: Vec<Turn> = Vec::new();
-        for cell in from.cells.iter().filter(|cell| cell.status.is_failure()) {
+        let failed = |cell: &&Cell| {
+            cell.status.is_failure() || cell.status == Status::NotRun && !from.interrupted
+        };
+        for cell in from.cells.iter().filter(failed) {
             let same =
                 |other: &&Cell| other.is_at(&cell.scenario, &cell.point) && other.contender == cell.contender;
             let worked = to.cells.iter().filter(same).any(Cell::counts);
@@ -698,6 +702,13 @@ mod tests {
         assert!(comparison.is_worse() && comparison.broken[0].what.contains("SIGSEGV"));
         let comparison = compare(&figures(&good), &figures(&bad), 0.03);
         assert!(!comparison.is_worse() && comparison.mended.len() == 1);
+        // A malloc that is not loaded any more, and one that a session did not come to.
+        let mut absent = figures(&bad);
+        (absent.cells[0].status, absent.cells[0].reason) = (Status::NotRun, Some(String::from("not loaded")));
+        let comparison = compare(&absent, &figures(&good), 0.03);
+        assert!(comparison.is_worse() && comparison.broken[0].what == "not run: not loaded");
+        absent.interrupted = true;
+        assert!(!compare(&absent, &figures(&good), 0.03).is_worse());
         let few = [("s", 1, "quarry", &[1.0; 2][..], 10.0)];
         let comparison = compare(&figures(&few), &figures(&good), 0.03);
         assert_eq!(comparison.of(Verdict::Unknown).len(), 2);
