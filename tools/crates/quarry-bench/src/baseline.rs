@@ -15,7 +15,7 @@ use quarry_measure::stats::{self, Ratio};
 use serde::{Deserialize, Serialize};
 
 use crate::judge::{self, Measure, is_measurable};
-use crate::results::{Cell, Contender, Point, Results, Role, Run, Status};
+use crate::results::{About, Cell, Contender, Point, Results, Role, Run, Status};
 
 /// How sure the interval must be that lies beyond the floor.
 const SURE: f64 = 0.95;
@@ -201,6 +201,7 @@ pub fn compare(now: &Results, before: &Results, floor: f64) -> Comparison {
         .filter(|contender| before.contender(&contender.name).is_some_and(|old| is_control(contender, old)))
         .map(|contender| contender.name.as_str())
         .collect();
+    let others = others(now, before);
     let mut comparison = Comparison {
         floor,
         changes: Vec::new(),
@@ -208,12 +209,13 @@ pub fn compare(now: &Results, before: &Results, floor: f64) -> Comparison {
         mended: Vec::new(),
         means: Vec::new(),
         drift: None,
-        notes: notes(now, before, &controls),
+        notes: notes(now, before, &controls, &others),
     };
     let old: HashMap<_, &Cell> = before.cells.iter().map(|cell| (key(cell), cell)).collect();
     let mut drifts = Vec::new();
     for row in judge::rows(now) {
         let cells = row.into_iter().map(|index| &now.cells[index]);
+        let cells = cells.filter(|cell| !others.contains(&cell.scenario.as_str()));
         let pairs = cells.filter_map(|cell| {
             let control = controls.contains(&cell.contender.as_str());
             Some(Pair { now: cell, then: old.get(&key(cell))?, control })
@@ -249,7 +251,16 @@ fn is_control(now: &Contender, old: &Contender) -> bool {
         && now.env == old.env
 }
 
-fn notes(now: &Results, before: &Results, controls: &[&str]) -> Vec<String> {
+/// The scenarios that are in both, but of another program or with other options. Their figures are of other work.
+fn others<'a>(now: &'a Results, before: &Results) -> Vec<&'a str> {
+    let differs = |about: &&About| {
+        let of_name = before.scenarios.iter().find(|old| old.name == about.name);
+        of_name.is_some_and(|old| (&old.program, &old.options) != (&about.program, &about.options))
+    };
+    now.scenarios.iter().filter(differs).map(|about| about.name.as_str()).collect()
+}
+
+fn notes(now: &Results, before: &Results, controls: &[&str], others: &[&str]) -> Vec<String> {
     let mut notes = Vec::new();
     let (a, b) = (&now.machine, &before.machine);
     let mut differs = |what: &str, now: &str, then: &str| {
@@ -267,6 +278,9 @@ fn notes(now: &Results, before: &Results, controls: &[&str]) -> Vec<String> {
         notes.push(String::from(
             "no malloc is the same in both, so the speed of the machine cannot be told from that of the heap",
         ));
+    }
+    if !others.is_empty() {
+        notes.push(format!("not compared, since they did other work then: {}", others.join(", ")));
     }
     notes
 }
@@ -691,6 +705,20 @@ mod tests {
         let worse = comparison.of(Verdict::Worse);
         assert_eq!((worse.len(), worse[0].measure, worse[0].contender.as_str()), (1, "peak RSS", "quarry"));
         assert!(comparison.summary().starts_with("4 figures compared: 1 worse"), "{}", comparison.summary());
+    }
+
+    #[test]
+    fn other_work_is_not_compared() {
+        let of = |kib, options: &str| {
+            let cell = |malloc, kib| ("s", 1, malloc, &[1.0; 5][..], kib);
+            let mut results = figures(&[cell("quarry", kib), cell("system", 500.0)]);
+            results.scenarios[0].options = options.to_owned();
+            results
+        };
+        let comparison = compare(&of(2000.0, "-n 2"), &of(1000.0, "-n 1"), 0.03);
+        assert!(comparison.changes.is_empty() && !comparison.is_worse(), "{comparison:?}");
+        assert_eq!(comparison.notes, ["not compared, since they did other work then: s"]);
+        assert!(compare(&of(2000.0, "-n 1"), &of(1000.0, "-n 1"), 0.03).is_worse());
     }
 
     #[test]
