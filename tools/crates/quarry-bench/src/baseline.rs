@@ -279,6 +279,13 @@ fn notes(now: &Results, before: &Results, controls: &[&str], others: &[&str]) ->
             "no malloc is the same in both, so the speed of the machine cannot be told from that of the heap",
         ));
     }
+    for (from, to, when) in [(before, now, "then and not now"), (now, before, "now and not then")] {
+        let is_alone = |one: &&Contender| one.role == Role::Malloc && to.contender(&one.name).is_none();
+        let names: Vec<&str> = from.contenders.iter().filter(is_alone).map(|one| one.name.as_str()).collect();
+        if !names.is_empty() {
+            notes.push(format!("took part {when}: {}", names.join(", ")));
+        }
+    }
     if !others.is_empty() {
         notes.push(format!("not compared, since they did other work then: {}", others.join(", ")));
     }
@@ -740,10 +747,8 @@ mod tests {
         let few = [("s", 1, "quarry", &[1.0; 2][..], 10.0)];
         let comparison = compare(&figures(&few), &figures(&good), 0.03);
         assert_eq!(comparison.of(Verdict::Unknown).len(), 2);
-        assert!(
-            comparison.notes.iter().any(|note| note.contains("no malloc is the same")),
-            "{:?}",
-            comparison.notes
-        );
+        for told in ["no malloc is the same", "took part then and not now: system"] {
+            assert!(comparison.notes.iter().any(|note| note.contains(told)), "{:?}", comparison.notes);
+        }
     }
 }
