@@ -316,6 +316,17 @@ fn mallocs_have_variables_and_versions() {
     // The variable reached the program: it printed something else.
     assert!(json["faults"][0][2].as_str().unwrap().contains("something else"), "{json:#}");
     suite.run(&[&common[..], &["--version-of", "sys"]].concat()).expect(2).says("--version-of");
+    // Another file than that of `make peers` with the same name.
+    let peers = suite.bench.path("peers");
+    fs::create_dir(&peers).unwrap();
+    fs::copy(&library, peers.join("libpeer.so")).unwrap();
+    let list = r#"[{ "name": "other", "version": "9", "path": "libpeer.so" }]"#;
+    fs::write(peers.join("peers.json"), list).unwrap();
+    let listed = ["-n", "1", "--json", "--peers", text(&peers), "--only", "other", "plain"];
+    assert_eq!(suite.run(&listed).expect(0).json()["mallocs"]["other"]["version"], "9");
+    let with = format!("other={}", library.display());
+    let json = suite.run(&[&listed[..], &["--with", &with]].concat()).expect(0).json();
+    assert!(json["mallocs"]["other"]["version"].is_null(), "{json:#}");
     suite.run(&["-n", "1", "--with", "other"]).expect(2).says("--with other");
     let nothing = suite.bench.library("libnothing", "int nothing;");
     let with = format!("nothing={}", nothing.display());

@@ -115,7 +115,8 @@ pub fn record(
             return Ok((name.clone(), Library { version, ..Library::default() }));
         };
         let bytes = fs::read(path).with_context(|| path.display().to_string())?;
-        let of_list = || built.iter().find(|built| built.name == *name).map(|built| built.version.clone());
+        // By its file: a library of --with may have the name of one in the list.
+        let of_list = || built.iter().find(|built| built.path == *path).map(|built| built.version.clone());
         let version = said.get(name).cloned().or_else(of_list).or_else(|| packaged.get(path).cloned());
         let file = path.file_name().map(|file| file.to_string_lossy().into_owned());
         let sha256 = Some(launch::sha256(&bytes));
