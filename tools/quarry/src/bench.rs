@@ -147,8 +147,7 @@ const FULL_ROUNDS: usize = 5;
 const RESULT: &str = "result.json";
 
 /// Variables that change what allocators do: with one of them set, a result is not comparable with others.
-const VARIABLES: [&str; 8] = [
-    "LD_PRELOAD",
+const VARIABLES: [&str; 7] = [
     "QUARRY_CONF",
     "MALLOC_CONF",
     "MALLOC_ARENA_MAX",
@@ -309,9 +308,7 @@ fn measure(options: &BenchOptions, output: &Output, scenarios: &[&Scenario]) -> 
         (_, true) => Size::Smoke,
         _ => Size::Quick,
     };
-    for variable in VARIABLES.iter().filter(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty())) {
-        output.warn(format_args!("{variable} is set and kept, so it takes part in every run"));
-    }
+    say_what_is_kept(&[&["LD_PRELOAD"][..], &VARIABLES].concat(), output);
     let (mallocs, extras) = entrants::find(&options.with, options.lib.as_deref(), output)?;
     let machine = Machine::read();
     let mut plans = Vec::new();
@@ -361,6 +358,13 @@ fn measure(options: &BenchOptions, output: &Output, scenarios: &[&Scenario]) -> 
         keeping: Some(Duration::ZERO),
     };
     conductor.play()
+}
+
+/// Name those of these variables that the caller has set.
+fn say_what_is_kept(variables: &[&str], output: &Output) {
+    for variable in variables.iter().filter(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty())) {
+        output.warn(format_args!("{variable} is set and kept, so it takes part in every run"));
+    }
 }
 
 /// An entrant that does not serve malloc is not run.

@@ -337,6 +337,14 @@ fn mallocs_have_variables_and_versions() {
 }
 
 #[test]
+fn variables_of_the_caller_that_take_part_are_named() {
+    let Some(suite) = Suite::new() else { return };
+    let mut command = suite.command(&["-n", "1", "--only", "sys", "plain"]);
+    let ended = Ended::from(command.env("MALLOC_ARENA_MAX", "2").output().unwrap()).expect(0);
+    ended.says("MALLOC_ARENA_MAX is set and kept");
+}
+
+#[test]
 fn threads_stay_on_one_processor_with_pin() {
     let Some(suite) = Suite::new() else { return };
     let program = r#"

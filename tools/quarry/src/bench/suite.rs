@@ -18,7 +18,7 @@ use quarry_measure::signals::{self, Forwarding};
 use quarry_measure::{locate, machine};
 use quarry_report::suite::{self as report, Shown};
 
-use super::RESULT;
+use super::{RESULT, VARIABLES, say_what_is_kept};
 use crate::format::{Format, Makes, Report, Reports};
 use crate::output::{Output, Place as To};
 use crate::{failure, inputs};
@@ -257,6 +257,8 @@ impl Table<'_> {
             })?;
             return Ok(0);
         }
+        // The caller's LD_PRELOAD is kept from the runs.
+        say_what_is_kept(&VARIABLES, output);
         let found = mallocs::find(options, output)?;
         let mut record = mallocs::record(options, &place, &found)?;
         // Of --add, for the table of targets.
