@@ -66,6 +66,12 @@ fn behind_links(path: &Path) -> Option<PathBuf> {
     Some(real)
 }
 
+/// Is it replaced by what is written to it? A pipe, a device or what somebody has open gets that behind what was
+/// written before.
+pub fn is_replaced(path: &Path) -> bool {
+    fs::metadata(path).ok().is_none_or(|about| about.is_file()) && behind_links(path).is_some()
+}
+
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }

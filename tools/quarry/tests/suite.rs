@@ -337,6 +337,13 @@ fn mallocs_have_variables_and_versions() {
 }
 
 #[test]
+fn what_cannot_be_replaced_is_written_once() {
+    let Some(suite) = Suite::new() else { return };
+    let more = ["-n", "2", "--only", "sys", "plain", "rate", "--format", "json", "-o", "/dev/stdout"];
+    assert_eq!(suite.run(&more).expect(0).json()["runs"]["plain"].as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn variables_of_the_caller_that_take_part_are_named() {
     let Some(suite) = Suite::new() else { return };
     let mut command = suite.command(&["-n", "1", "--only", "sys", "plain"]);

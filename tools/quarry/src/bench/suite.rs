@@ -21,7 +21,7 @@ use quarry_report::suite::{self as report, Shown};
 use super::{RESULT, VARIABLES, say_what_is_kept};
 use crate::format::{Format, Makes, Report, Reports};
 use crate::output::{Output, Place as To};
-use crate::{failure, inputs};
+use crate::{failure, inputs, trace_file};
 
 mod mallocs;
 
@@ -402,7 +402,7 @@ impl<'a> Told<'a> {
         bar.set_style(ProgressStyle::with_template("{msg}")?);
         let json = reports.iter().filter(|report| report.format == Format::Json);
         let files = json.filter_map(|report| match report.place {
-            To::File(path) => Some(path.to_owned()),
+            To::File(path) => Some(path.to_owned()).filter(|path| trace_file::is_replaced(path)),
             _ => None,
         });
         let kept = files.chain(options.dir.as_ref().map(|dir| dir.join(RESULT))).collect();
