@@ -23,10 +23,10 @@ use quarry_report::bench as report;
 use quarry_report::units;
 use serde_json::json;
 
-use crate::format::{Format, Makes, Reports};
+use crate::format::{Format, Makes, Report, Reports};
 use crate::output::{Output, Place};
 use crate::quantity::timeout;
-use crate::{failure, inputs, opened};
+use crate::{failure, inputs, opened, trace_file};
 
 mod entrants;
 mod suite;
@@ -183,7 +183,7 @@ pub fn main(options: &BenchOptions, output: &Output) -> anyhow::Result<i32> {
     }
     let Ended { results, signal, failure } = match &options.from {
         Some(path) => Ended { results: read(path)?, signal: None, failure: Ok(()) },
-        None => measure(options, output, &scenarios)?,
+        None => measure(options, &reports, output, &scenarios)?,
     };
     let comparison = before.map(|before| baseline::compare(&results, &before, options.floor / 100.0));
     let printed = output.reports_or_print(&reports, |wish| {
@@ -225,6 +225,17 @@ fn json(results: &Results, comparison: Option<&Comparison>) -> anyhow::Result<se
         value["comparison"] = serde_json::to_value(comparison)?;
     }
     Ok(value)
+}
+
+/// The files of JSON that are there while it is measured, too. What a write does not replace would get one result
+/// behind the other.
+fn kept(reports: &[Report], dir: Option<&Path>) -> Vec<PathBuf> {
+    let json = reports.iter().filter(|report| report.format == Format::Json);
+    let files = json.filter_map(|report| match report.place {
+        Place::File(path) => Some(path.to_owned()).filter(|path| trace_file::is_replaced(path)),
+        _ => None,
+    });
+    files.chain(dir.map(|dir| dir.join(RESULT))).collect()
 }
 
 /// The result, the page, the tables, and each picture as a file of its own; what can be written is.
@@ -302,7 +313,12 @@ struct Ended {
 }
 
 /// Run everything. An error comes before a round is complete.
-fn measure(options: &BenchOptions, output: &Output, scenarios: &[&Scenario]) -> anyhow::Result<Ended> {
+fn measure(
+    options: &BenchOptions,
+    reports: &[Report],
+    output: &Output,
+    scenarios: &[&Scenario],
+) -> anyhow::Result<Ended> {
     let size = match (options.full, options.smoke) {
         (true, _) => Size::Full,
         (_, true) => Size::Smoke,
@@ -355,7 +371,8 @@ fn measure(options: &BenchOptions, output: &Output, scenarios: &[&Scenario]) -> 
             scenarios: Vec::new(),
             cells: Vec::new(),
         },
-        keeping: Some(Duration::ZERO),
+        kept: kept(reports, options.dir.as_deref()),
+        keeping: Duration::ZERO,
     };
     conductor.play()
 }
@@ -397,8 +414,10 @@ struct Conductor<'a> {
     signals: Forwarding,
     bar: Bar,
     results: Results,
-    /// What writing the result between rounds has taken so far; none: it cannot be written.
-    keeping: Option<Duration>,
+    /// The files that get the result between rounds, as far as they can be written,
+    kept: Vec<PathBuf>,
+    /// and what that has taken so far.
+    keeping: Duration,
 }
 
 impl Conductor<'_> {
@@ -509,25 +528,23 @@ impl Conductor<'_> {
     /// After a round: what takes hours must not be lost. Not after each one where that would cost more than a fiftieth of the
     /// time. What the runs amount to is left out: a reader of the file works it out anyway.
     fn keep(&mut self, start: Instant, busy: Option<Busy>) {
-        let (Some(dir), Some(keeping)) = (&self.options.dir, self.keeping) else { return };
-        if keeping * 50 > start.elapsed() {
+        if self.kept.is_empty() || self.keeping * 50 > start.elapsed() {
             return;
         }
         let begun = Instant::now();
         self.collect(start, busy);
         self.results.interrupted = true; // as far as this file can know
         // Whoever is killed in the middle of this leaves the file of the round before.
-        let place = Place::File(&dir.join(RESULT));
-        let kept =
-            json(&self.results, None).and_then(|json| self.output.report(&place, &format!("{json:#}\n")));
-        self.keeping = match kept {
-            Ok(()) => Some(keeping + begun.elapsed()),
-            Err(error) => {
-                self.output
-                    .warn(format_args!("it is tried again at the end only: {}", failure::words(&error)));
-                None
+        let (output, results) = (self.output, &self.results);
+        self.kept.retain(|path| {
+            let text = json(results, None).map(|json| format!("{json:#}\n"));
+            let kept = text.and_then(|text| output.report(&Place::File(path), &text));
+            if let Err(error) = &kept {
+                output.warn(format_args!("it is tried again at the end only: {}", failure::words(error)));
             }
-        };
+            kept.is_ok()
+        });
+        self.keeping += begun.elapsed();
     }
 }
 

@@ -440,13 +440,14 @@ fn our_own_catalogue_is_listed() {
     assert!(all[0]["shows"].as_str().unwrap().len() > 40);
 }
 
-/// A long measurement, of which two rounds are done, is stopped by this signal.
-fn stopped(tried: &Tried, dir: &Path, signal: &str) -> std::process::Output {
-    let args = tried.args(&["-n", "5000", "--with", "system", "tiny", "--dir", text(dir)]);
+/// A long measurement, of which two rounds are done, is stopped by this signal. Its result is in a folder or a file.
+fn stopped(tried: &Tried, place: &Path, signal: &str) -> std::process::Output {
+    let option = if place.extension().is_some() { "-o" } else { "--dir" };
+    let args = tried.args(&["-n", "5000", "--with", "system", "tiny", option, text(place)]);
     let mut command = nothing_ignored(&tried.bench.quarry(args));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();
-    let rounds = || result(dir)?["rounds"].as_u64();
+    let rounds = || result(place)?["rounds"].as_u64();
     while rounds().is_none_or(|rounds| rounds < 2) {
         assert!(start.elapsed() < PATIENCE && child.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(20));
@@ -455,8 +456,12 @@ fn stopped(tried: &Tried, dir: &Path, signal: &str) -> std::process::Output {
     child.wait_with_output().unwrap()
 }
 
-fn result(dir: &Path) -> Option<Value> {
-    serde_json::from_str(&fs::read_to_string(dir.join("result.json")).ok()?).ok()
+fn file_of(place: &Path) -> PathBuf {
+    if place.is_dir() { place.join("result.json") } else { place.to_owned() }
+}
+
+fn result(place: &Path) -> Option<Value> {
+    serde_json::from_str(&fs::read_to_string(file_of(place)).ok()?).ok()
 }
 
 #[test]
@@ -474,14 +479,14 @@ fn a_signal_leaves_what_was_measured() {
 #[test]
 fn a_kill_leaves_the_last_rounds_that_were_written() {
     let Some(tried) = Tried::new() else { return };
-    let dir = tried.bench.path("report");
-    stopped(&tried, &dir, "KILL");
-    let json = result(&dir).unwrap();
-    let cell = cells(&json, "tiny", "system")[0];
-    assert_eq!((&json["interrupted"], &cell["summary"]), (&json!(true), &Value::Null));
-    let again =
-        tried.bench.run(&["bench", "--json", "--from", text(&dir.join("result.json"))]).expect(0).json();
-    assert!(cells(&again, "tiny", "system")[0]["summary"]["seconds"]["median"].as_f64() > Some(0.0));
+    for place in ["report", "a.json"].map(|name| tried.bench.path(name)) {
+        stopped(&tried, &place, "KILL");
+        let json = result(&place).unwrap();
+        let cell = cells(&json, "tiny", "system")[0];
+        assert_eq!((&json["interrupted"], &cell["summary"]), (&json!(true), &Value::Null));
+        let again = tried.bench.run(&["bench", "--json", "--from", text(&file_of(&place))]).expect(0).json();
+        assert!(cells(&again, "tiny", "system")[0]["summary"]["seconds"]["median"].as_f64() > Some(0.0));
+    }
 }
 
 #[test]

@@ -18,10 +18,10 @@ use quarry_measure::signals::{self, Forwarding};
 use quarry_measure::{locate, machine};
 use quarry_report::suite::{self as report, Shown};
 
-use super::{RESULT, VARIABLES, say_what_is_kept};
+use super::{RESULT, VARIABLES, kept, say_what_is_kept};
 use crate::format::{Format, Makes, Report, Reports};
 use crate::output::{Output, Place as To};
-use crate::{failure, inputs, trace_file};
+use crate::{failure, inputs};
 
 mod mallocs;
 
@@ -400,12 +400,7 @@ impl<'a> Told<'a> {
         let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(ProgressStyle::with_template("{msg}")?);
-        let json = reports.iter().filter(|report| report.format == Format::Json);
-        let files = json.filter_map(|report| match report.place {
-            To::File(path) => Some(path.to_owned()).filter(|path| trace_file::is_replaced(path)),
-            _ => None,
-        });
-        let kept = files.chain(options.dir.as_ref().map(|dir| dir.join(RESULT))).collect();
+        let kept = kept(reports, options.dir.as_deref());
         Ok(Self { options, output, signals: Forwarding::stopping(), bar, kept })
     }
 }
