@@ -205,7 +205,11 @@ fn results_are_kept_and_added() {
     }
     let only = suite.run(&[&["-n", "0", "--only", "sys"], &add[..]].concat()).expect(0).stdout;
     assert!(!only.contains("quarry: "), "{only}");
-    suite.run(&[&["-n", "0", "--only", "nobody"], &add[..]].concat()).expect(2).says("it has quarry, sys");
+    suite.run(&[&["-n", "0", "--only", "nobody"], &add[..]].concat()).expect(2).says("there are quarry, sys");
+    // The mallocs are those of all files, whichever comes first.
+    let all = suite.run(&["-n", "0", "--json", "--add", text(&samples), add[0], add[1]]).expect(0).json();
+    assert!(all["mallocs"]["quarry"].is_object(), "{all:#}");
+    assert_eq!(all["runs"]["plain"].as_array().unwrap().len(), 2);
     suite.run(&["-n", "0"]).expect(2).says("--add");
     suite
         .run(&[&["-n", "1", "--only", "sys", "--seconds", "9", "plain"], &add[..]].concat())

@@ -13,6 +13,7 @@ use quarry_bench::suite::launch::Launcher;
 use quarry_bench::suite::runs::{self, Place, Run, Set, is_like};
 use quarry_bench::suite::samples::{Record, SCHEMA, Visits};
 use quarry_bench::suite::session::{Amount, Audience, Next, Session};
+use quarry_bench::suite::sums::is_peer;
 use quarry_bench::suite::targets::{self, Expected};
 use quarry_measure::signals::{self, Forwarding};
 use quarry_measure::{locate, machine};
@@ -202,11 +203,15 @@ impl Table<'_> {
         let records = self.options.add.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
         let files: Vec<(&PathBuf, Record)> = self.options.add.iter().zip(records).collect();
         let mut together = files[0].1.emptied();
+        for (name, library) in files.iter().flat_map(|(_, record)| &record.mallocs) {
+            together.mallocs.entry(name.clone()).or_insert_with(|| library.clone());
+        }
+        together.mallocs.sort_by_cached_key(|name, _| is_peer(name));
         if !self.options.only.is_empty() {
             let all: Vec<&str> = together.mallocs.keys().map(String::as_str).collect();
             if let Some(name) = self.options.only.iter().find(|name| !all.contains(&name.as_str())) {
-                let file = self.options.add[0].display();
-                return Err(failure::usage(format!("{file} has no {name}; it has {}", all.join(", "))));
+                let all = all.join(", ");
+                return Err(failure::usage(format!("no file of --add has {name}; there are {all}")));
             }
             together.mallocs.retain(|name, _| self.options.only.contains(name));
         }
