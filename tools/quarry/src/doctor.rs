@@ -80,7 +80,7 @@ pub fn main(options: &DoctorOptions, output: &Output) -> anyhow::Result<i32> {
         None => Ok(std::env::vars_os().collect()),
     };
     let preload = environment::value(environment.as_deref().unwrap_or_default(), "LD_PRELOAD");
-    groups.push(Group { name: "Environment", findings: environment::of(environment) });
+    groups.push(Group { name: "Environment", findings: environment::of(environment, its.as_ref()) });
     if let Some(process) = &its {
         groups
             .push(Group { name: "Process", findings: process::findings(process, &preload, path.as_deref()) });

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -120,6 +121,13 @@ fn the_malloc_of_a_process_is_said_if_it_is_known() {
     let report = report.json();
     assert_eq!(found(&report, "malloc")[0]["value"], "jemalloc", "{report:#}");
     stats.expect(1).says("jemalloc is loaded, too, and may serve in its place");
+    // A path that leads there from where the process was started, and not from here.
+    let mut command = Command::new("sleep");
+    command.arg("600").env("LD_PRELOAD", "./libquarry-malloc.so");
+    let process = command.current_dir(Path::new(&ours).parent().unwrap()).spawn().unwrap();
+    let report = bench.run(&["doctor", "--json", "-p", &loaded(&process)]);
+    done(process);
+    assert_eq!(level(&report.json(), "LD_PRELOAD"), "ok");
     let process = sleeper(&ours);
     let tool = bench.quarry(["doctor", "--json", "-p", &loaded(&process)]);
     let mut as_nobody = Command::new("setpriv");

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use quarry_measure::elf;
-use quarry_proc::mallocs;
+use quarry_proc::{Process, mallocs};
 
 use super::finding::Finding;
 
@@ -35,16 +35,29 @@ pub fn value(variables: &[(OsString, OsString)], name: &str) -> String {
     found.map_or_else(String::new, |(_, value)| value.to_string_lossy().into_owned())
 }
 
-/// Findings, or why the environment cannot be read.
-pub fn of(variables: Result<Variables, String>) -> Vec<Finding> {
+/// Findings, or why the environment cannot be read. `process`: whose it is, if it is not ours.
+pub fn of(variables: Result<Variables, String>, process: Option<&Process>) -> Vec<Finding> {
+    let has_malloc = |file: &Path| {
+        let seen = match process {
+            // It may have another root than we have.
+            Some(process) if file.is_absolute() => process.file_seen(file.to_str()?),
+            // In which folder it was started is not known.
+            Some(_) => return Some(by_name(file)),
+            None => file.to_owned(),
+        };
+        elf::read(&seen).ok().flatten().map(|facts| facts.exports_malloc)
+    };
     match variables {
-        Ok(variables) => {
-            findings(&variables, &|file| elf::read(file).ok().flatten().map(|facts| facts.exports_malloc))
-        }
+        Ok(variables) => findings(&variables, &has_malloc),
         Err(error) => {
             vec![Finding::note("environment", error, "Run this as the user of the process, or as root.")]
         }
     }
+}
+
+/// Has a library a malloc, by its name alone?
+fn by_name(file: &Path) -> bool {
+    mallocs::of_file(&file.to_string_lossy()).is_some()
 }
 
 /// `has_malloc`: whether a library brings a malloc; `None`: there is no such library.
@@ -112,13 +125,8 @@ fn preloaded(value: &str, has_malloc: &dyn Fn(&Path) -> Option<bool>) -> Finding
     let base = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_ours = |file: &Path| base(file).starts_with("libquarry");
     // One without a slash is looked for by the dynamic linker.
-    let known = |file: &Path| {
-        if file.components().count() > 1 {
-            has_malloc(file)
-        } else {
-            Some(mallocs::of_file(&base(file)).is_some())
-        }
-    };
+    let known =
+        |file: &Path| if file.components().count() > 1 { has_malloc(file) } else { Some(by_name(file)) };
     if let Some(missing) = files.iter().find(|file| known(file).is_none()) {
         let next = format!(
             "{} is no library. The dynamic linker leaves it out and goes on. Correct the path.",
