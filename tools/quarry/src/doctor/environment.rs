@@ -124,9 +124,9 @@ fn preloaded(value: &str, has_malloc: &dyn Fn(&Path) -> Option<bool>) -> Finding
     let files: Vec<&Path> = value.split([':', ' ']).filter(|file| !file.is_empty()).map(Path::new).collect();
     let base = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_ours = |file: &Path| base(file).starts_with("libquarry");
-    // One without a slash is looked for by the dynamic linker.
-    let known =
-        |file: &Path| if file.components().count() > 1 { has_malloc(file) } else { Some(by_name(file)) };
+    // One without a slash is looked for by the dynamic linker, which also knows what $LIB and $ORIGIN stand for.
+    let is_path = |file: &Path| file.components().count() > 1 && !file.to_string_lossy().contains('$');
+    let known = |file: &Path| if is_path(file) { has_malloc(file) } else { Some(by_name(file)) };
     if let Some(missing) = files.iter().find(|file| known(file).is_none()) {
         let next = format!(
             "{} is no library. The dynamic linker leaves it out and goes on. Correct the path.",
@@ -193,6 +193,8 @@ mod tests {
             ("/l/libjemalloc.so.2", Note),
             ("libjemalloc.so.2", Note),
             ("/l/libfine.so:/l/libjemalloc.so.2:libquarry-malloc.so", Problem),
+            ("/none/$LIB/libjemalloc.so.2", Note),
+            ("$ORIGIN/../libquarry-malloc.so", Ok),
             ("/none/libfine.so", Note),
             ("/none/libquarry-malloc.so", Problem),
             ("/l/libquarry-record.so", Ok),
