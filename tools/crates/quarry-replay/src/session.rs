@@ -96,8 +96,8 @@ pub struct Prediction {
     pub base: usize,
     /// What it takes to record the base again, to see what the recorder costs.
     pub recorder: Option<Recorder>,
-    /// Look at memory at the recorded times: what allocators do as time goes by is part of it.
-    pub real_time: bool,
+    /// Look at memory at the recorded times, which go on so long: what allocators do as time goes by is part of it.
+    pub real_time: Option<Duration>,
 }
 
 /// The recorder, and where its traces go.
@@ -323,7 +323,7 @@ impl Session {
             Pass::WarmUp if self.settings.verify => drop(command.arg("--verify")),
             Pass::Memory => {
                 command.args(["--looks", "--no-samples"]);
-                if self.prediction.as_ref().is_some_and(|prediction| prediction.real_time) {
+                if self.recorded_time().is_some() {
                     command.arg("--real");
                 }
             }
@@ -341,7 +341,8 @@ impl Session {
         fs::write(self.report.path(), "")?;
         command.arg("--report").arg(self.report.path()).arg(&self.plan);
         let library = who.library.clone().filter(|_| self.seen[contestant].is_none());
-        let options = spawn::Options { timeout: self.patience(), echo: false, library: library.as_deref() };
+        let timeout = self.patience(pass);
+        let options = spawn::Options { timeout, echo: false, library: library.as_deref() };
         let measured = spawn::measure(&mut command, &options)?;
         if measured.paused {
             return Ok(None);
@@ -369,11 +370,17 @@ impl Session {
         self.prediction.as_ref()?.recorder.as_ref()
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn recorded_time(&self) -> Option<Duration> {
+        self.prediction.as_ref()?.real_time
+    }
+
+    fn patience(&self, pass: Pass) -> Option<Duration> {
         let base = || self.runs.iter().find(|run| run.contestant == 0)?.report.as_ref();
-        let idle = Duration::from_secs_f64(2.0 * self.settings.idle_s);
+        // However fast the first run was.
+        let waits = self.recorded_time().filter(|_| pass == Pass::Memory).unwrap_or_default()
+            + Duration::from_secs_f64(2.0 * self.settings.idle_s);
         let fitting = |report: &Report| {
-            PATIENCE.1.max(Duration::from_nanos(report.wall_ns).saturating_mul(PATIENCE.0)) + idle
+            PATIENCE.1.max(Duration::from_nanos(report.wall_ns).saturating_mul(PATIENCE.0)) + waits
         };
         self.timeout.or_else(|| base().map(fitting))
     }
@@ -389,5 +396,66 @@ impl Session {
     /// The program that plays.
     pub fn replayer(&self) -> &Path {
         &self.replayer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The first run compared contents as fast as possible, in a millisecond. Memory is looked at for a minute.
+    fn session() -> Session {
+        let settings = Settings {
+            instances: 1,
+            repeats: 1,
+            touch: Touch::Recorded,
+            real_time: false,
+            verify: true,
+            idle_s: 1.0,
+            latency: false,
+            curve: None,
+            early: false,
+            no_huge_pages: false,
+        };
+        let system =
+            Contestant { name: String::from("system"), library: None, preload: None, conf: Conf::default() };
+        let mut session = Session::new("replayer".into(), "plan".into(), settings, vec![system], 1).unwrap();
+        let report = json!({
+            "format": "quarry-replayer/1", "threads": 1, "alive": 1, "slots": 1, "strict": false, "played": 1,
+            "wall_ns": 1_000_000, "busy_ns": 1, "waited_ns": 0, "late_ns": 0, "user_ns": 1, "system_ns": 1,
+            "minor_faults": 1, "major_faults": 0, "voluntary_switches": 0, "involuntary_switches": 0, "repeats_ns": [1],
+            "timer": { "clock": "tsc", "ns_per_tick": 0.5, "cost_ns": 20.0 }, "operations": {},
+            "left": { "blocks": 0, "bytes": 0, "free_ns": 0 },
+            "rss": { "own": 1, "start": 1, "peak": 2, "peak_from": "kernel", "end": 2, "end_idle": null,
+                     "freed": 2, "freed_idle": null },
+            "curve": null,
+            "samples": { "interval_ns": 1, "peak_anonymous": 1, "peak_live": 1, "columns": [], "rows": [] },
+            "verify": null,
+        });
+        session.runs.push(Run {
+            round: 0,
+            pass: Pass::WarmUp,
+            contestant: 0,
+            end: End::Exit(0),
+            report: Some(Report::parse(&report.to_string()).unwrap()),
+            said: String::new(),
+        });
+        session.prediction =
+            Some(Prediction { base: 0, recorder: None, real_time: Some(Duration::from_secs(60)) });
+        session
+    }
+
+    #[test]
+    fn a_run_in_recorded_time_has_that_time_beside_the_others() {
+        let mut session = session();
+        let seconds = |session: &Session, pass| session.patience(pass).map(|time| time.as_secs());
+        assert_eq!(seconds(&session, Pass::Totals), Some(62));
+        assert_eq!(seconds(&session, Pass::Memory), Some(122));
+        session.timeout = Some(Duration::from_secs(5));
+        assert_eq!(seconds(&session, Pass::Memory), Some(5));
+        (session.timeout, session.runs) = (None, Vec::new());
+        assert_eq!(seconds(&session, Pass::Memory), None);
     }
 }

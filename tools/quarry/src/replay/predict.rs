@@ -56,8 +56,8 @@ fn of_recording(
         Err(reason) => (None, Some(reason)),
     };
     output.detail(format_args!("recorded on {}", session.contestants[base].name));
-    session.prediction =
-        Some(session::Prediction { base, recorder, real_time: recording.duration_ns <= PATIENCE_NS });
+    let real_time = Some(recording.duration_ns).filter(|ns| *ns <= PATIENCE_NS).map(Duration::from_nanos);
+    session.prediction = Some(session::Prediction { base, recorder, real_time });
     let canonical = |module: &String| Path::new(module).canonicalize().ok()?.to_str().map(str::to_owned);
     Prediction {
         base,
