@@ -552,6 +552,10 @@ fn play(
             (0, Err(error)) => return Err(error),
             (rounds, ended) => (rounds, ended.map_err(|error| failure::after(error, "replay", rounds))),
         };
+    if let Some(prediction) = prediction.as_mut().filter(|_| session.unrecorded) {
+        prediction.cpu_unknown =
+            Some(String::from("the recorder left no trace of a replay, so what it takes is not known"));
+    }
     let ended = ended.and_then(|()| match &mut prediction {
         Some(prediction) if options.validate && signals.seen().is_none() => {
             predict::validate(options, &session, prediction, &signals, bar)

@@ -173,6 +173,21 @@ fn what_the_program_holds_is_predicted_and_true() {
     );
 }
 
+/// What it would take is not known, and not nothing.
+#[test]
+fn a_recorder_that_is_not_loaded_tells_no_processor_time() {
+    let Some(stage) = Stage::new() else { return };
+    stage.record("a.qtr", &[]);
+    let others = stage.bench.path("others");
+    fs::create_dir_all(others.join("quarry")).unwrap();
+    let replayer = stage.libraries.canonicalize().unwrap().join("quarry/quarry-replayer");
+    std::os::unix::fs::symlink(replayer, others.join("quarry/quarry-replayer")).unwrap();
+    stage.bench.library("others/libquarry-record", "int nothing;");
+    let stage = Stage { libraries: others, ..stage };
+    let [memory, cpu] = stage.unknown("a.qtr", &[]);
+    assert!(memory.is_empty() && cpu.contains("the recorder left no trace"), "{memory} {cpu}");
+}
+
 /// Whatever the options, the end is after the last free of all threads: for a malloc that gives back and for one that does not.
 #[test]
 fn the_end_is_after_the_last_free_of_other_threads() {

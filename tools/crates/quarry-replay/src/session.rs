@@ -179,6 +179,8 @@ pub struct Session {
     pub runs: Vec<Run>,
     /// Which allocators were seen in the process; `None`: it was too short to look.
     pub seen: Vec<Option<bool>>,
+    /// The recorder has left no trace of a run that it was to record, and so has cost nothing.
+    pub unrecorded: bool,
     rng: Rng,
 }
 
@@ -200,6 +202,7 @@ impl Session {
             report: Scratch::new()?,
             settings,
             seen: vec![None; contestants.len()],
+            unrecorded: false,
             contestants,
             timeout: None,
             prediction: None,
@@ -348,9 +351,9 @@ impl Session {
             return Ok(None);
         }
         self.seen[contestant] = measured.library_seen.or(self.seen[contestant]);
-        if let Some(recorder) = self.recorder().filter(|_| pass == Pass::Recorder) {
-            // There is none if the recorder was not loaded; the next run must find none.
-            let _ = fs::remove_file(recorder.trace());
+        if let Some(trace) = self.recorder().filter(|_| pass == Pass::Recorder).map(Recorder::trace) {
+            // The next run must find none.
+            self.unrecorded |= fs::remove_file(trace).is_err() && measured.end == End::Exit(0);
         }
         let mut said = measured.stderr;
         let report = match measured.end {
