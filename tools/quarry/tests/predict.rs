@@ -4,11 +4,11 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{Bench, Ended, libraries, text};
+use crate::common::{Bench, Ended, kill, libraries, state, text, wait_until};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -108,10 +108,14 @@ impl Stage {
         Some(Self { bench, libraries, program })
     }
 
-    fn quarry(&self, args: &[&str]) -> Ended {
+    fn command(&self, args: &[&str]) -> Command {
         let mut command: Command = self.bench.quarry(args);
         command.env("QUARRY_LIB_DIR", &self.libraries).current_dir(self.bench.path(""));
-        Ended::from(command.output().unwrap())
+        command
+    }
+
+    fn quarry(&self, args: &[&str]) -> Ended {
+        Ended::from(self.command(args).output().unwrap())
     }
 
     fn record(&self, file: &str, options: &[&str]) {
@@ -171,6 +175,26 @@ fn what_the_program_holds_is_predicted_and_true() {
         text.contains("the program itself, predicted\n") && !text.contains("The program's memory"),
         "{text}"
     );
+}
+
+/// Its time may be over then. Here it waits until the tool is stopped.
+#[test]
+fn a_run_of_the_program_in_which_the_tool_was_stopped_is_done_again() {
+    let Some(stage) = Stage::new() else { return };
+    stage.record("a.qtr", &[]);
+    let (starts, go) = (stage.bench.path("starts"), stage.bench.path("go"));
+    let wait = format!("while [ ! -e {} ]; do sleep 0.01; done", go.display());
+    let program = stage.bench.script("waits", &format!("#!/bin/sh\necho >> {}; {wait}\n", starts.display()));
+    let line = ["replay", "-q", "-n", "1", "--no-latency", "--with", "system", "a.qtr", "--validate", "--"];
+    let mut command = stage.command(&[&line[..], &[text(&program)]].concat());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the program runs", || starts.exists());
+    kill("STOP", child.id());
+    wait_until("the tool is stopped", || state(child.id()) == Some('T'));
+    fs::write(&go, "").unwrap();
+    kill("CONT", child.id());
+    Ended::from(child.wait_with_output().unwrap()).expect(0);
+    assert_eq!(fs::read_to_string(&starts).unwrap().lines().count(), 2);
 }
 
 /// What it would take is not known, and not nothing.

@@ -8,8 +8,8 @@ use indicatif::ProgressBar;
 use quarry_measure::locate;
 use quarry_measure::preload;
 use quarry_measure::rng::Rng;
-use quarry_measure::signals::Forwarding;
-use quarry_measure::witness;
+use quarry_measure::signals::{Forwarding, Stops};
+use quarry_measure::witness::{self, Witnessed};
 use quarry_replay::session::{self, Contestant, Session};
 use quarry_report::replay::prediction::Prediction;
 
@@ -164,17 +164,17 @@ pub fn validate(
         for who in order {
             let contestant = &session.contestants[who];
             bar.set_message(format!("{}, the program", contestant.name));
-            let mut command = under::command(&options.command);
-            if let Some(preload) = &contestant.preload {
-                command.env("LD_PRELOAD", preload);
-            }
-            command.env_remove(crate::record::VARIABLE);
-            under::set_conf(&mut command, &contestant.conf);
-            let seen = witness::run(&mut command, options.timeout.unwrap_or(LONGEST))
-                .map_err(|error| failure::not_started(&options.command[0], &error))?;
-            if signals.seen().is_some() {
-                return Ok(());
-            }
+            let seen = loop {
+                let mut stops = Stops::noticed_afterwards();
+                let seen = once(options, contestant)?;
+                if signals.seen().is_some() {
+                    return Ok(());
+                }
+                // Its time may have been over while we were stopped.
+                if !stops.continued() {
+                    break seen;
+                }
+            };
             match *prediction.end.get_or_insert(seen.end) == seen.end {
                 true => prediction.runs[who].push(seen),
                 false => *prediction.failures[who].entry(seen.end.to_string()).or_default() += 1,
@@ -183,6 +183,17 @@ pub fn validate(
         }
     }
     Ok(())
+}
+
+fn once(options: &ReplayOptions, contestant: &Contestant) -> anyhow::Result<Witnessed> {
+    let mut command = under::command(&options.command);
+    if let Some(preload) = &contestant.preload {
+        command.env("LD_PRELOAD", preload);
+    }
+    command.env_remove(crate::record::VARIABLE);
+    under::set_conf(&mut command, &contestant.conf);
+    witness::run(&mut command, options.timeout.unwrap_or(LONGEST))
+        .map_err(|error| failure::not_started(&options.command[0], &error))
 }
 
 #[cfg(test)]
