@@ -126,6 +126,15 @@ fn a_trace_is_imitated_and_the_likeness_told() {
     let other = bench.run(&["gen", "--fit", text(&lines), "--json"]).expect(0).json();
     assert_eq!(other["fit"]["distance"], fit["distance"]);
     bench.run(&["gen", "--fit", "/no/such"]).expect(125).says("/no/such: No such file");
+    // Of a trace that was cut the model is not all that it should be.
+    let (lines, cut) = (bench.path("real.jsonl"), bench.path("cut.jsonl"));
+    bench.run(&["convert", text(&real), "-o", text(&lines)]).expect(0);
+    let whole = fs::read(&lines).unwrap();
+    // Within a line.
+    let end = whole[..whole.len() / 2].iter().rposition(|byte| *byte == b'\n').unwrap() + 5;
+    fs::write(&cut, &whole[..end]).unwrap();
+    let half = bench.run(&["gen", "--fit", text(&cut), "--json"]).expect(1).json();
+    assert!(half["fit"]["real"]["allocations"].as_u64() < Some(50_000), "{half:#}");
 }
 
 #[test]

@@ -42,7 +42,8 @@ pub fn main(options: &GenOptions, output: &Output) -> anyhow::Result<i32> {
     if options.simulation.ms {
         return simulation(options, output);
     }
-    let mut fit = options.fit.as_deref().map(|path| imitate(path, options, output)).transpose()?;
+    let fit = options.fit.as_deref().map(|path| imitate(path, options, output)).transpose()?;
+    let (mut fit, damaged) = fit.map_or((None, false), |(fit, damaged)| (Some(fit), damaged));
     let model = match &mut fit {
         Some(fit) => {
             fit.model.free_all |= options.free_all;
@@ -78,7 +79,8 @@ pub fn main(options: &GenOptions, output: &Output) -> anyhow::Result<i32> {
             bins: 1 << fit.bits,
         }
     });
-    report(&model, &done, compared.as_ref(), options, output)
+    report(&model, &done, compared.as_ref(), options, output)?;
+    Ok(i32::from(damaged))
 }
 
 /// What was generated.
@@ -147,11 +149,11 @@ fn generate(
     Ok(Done { events, bytes, remarks: engine.remarks() })
 }
 
-/// The model that imitates a trace.
-fn imitate(path: &Path, options: &GenOptions, output: &Output) -> anyhow::Result<Fit> {
+/// The model that imitates a trace, and whether a part of that could not be read.
+fn imitate(path: &Path, options: &GenOptions, output: &Output) -> anyhow::Result<(Fit, bool)> {
     // It is read twice.
     let opened = Opened::open(path, None, true)?;
-    let Whole { trace, name, mut remarks, .. } = opened.into_trace()?;
+    let Whole { trace, name, mut remarks, mut damaged } = opened.into_trace()?;
     let bar = progress(trace.bytes().saturating_mul(2), output);
     let mut sources = [QtrSource::new(&trace), QtrSource::new(&trace)];
     let sampling = Sampling::of(trace.head());
@@ -178,6 +180,7 @@ fn imitate(path: &Path, options: &GenOptions, output: &Output) -> anyhow::Result
     bar.finish_and_clear();
     if let Some(source) = sources.last() {
         remarks.extend(source.remarks());
+        damaged |= source.damaged();
     }
     for remark in remarks {
         output.warn(format_args!("{name}: {remark}"));
@@ -190,7 +193,7 @@ fn imitate(path: &Path, options: &GenOptions, output: &Output) -> anyhow::Result
         output.warn(format_args!("{name}: threads above 65536 are imitated by lower ones"));
     }
     fit.model.about = format!("like {}", path.file_name().unwrap_or(path.as_os_str()).display());
-    Ok(fit)
+    Ok((fit, damaged))
 }
 
 /// The events of a source, in nanoseconds.
@@ -302,7 +305,7 @@ fn report(
     compared: Option<&Compared>,
     options: &GenOptions,
     output: &Output,
-) -> anyhow::Result<i32> {
+) -> anyhow::Result<()> {
     let name = match options.product.file() {
         Some(path) if path != Path::new("-") => Some(path.display().to_string()),
         None if compared.is_some() => None,
@@ -334,11 +337,10 @@ fn report(
             "failed": failed,
             "fit": fit,
         });
-        output.report(&place, &format!("{json:#}\n"))?;
-        return Ok(0);
+        return output.report(&place, &format!("{json:#}\n"));
     }
     if output.is_quiet() {
-        return Ok(0);
+        return Ok(());
     }
     let count = |n: u64| units::count(n as f64);
     let mut text = String::new();
@@ -358,8 +360,7 @@ fn report(
     if let Some(compared) = compared {
         text += &comparison(compared, model);
     }
-    output.report(&place, &text)?;
-    Ok(0)
+    output.report(&place, &text)
 }
 
 fn cells(model: &Model) -> usize {
