@@ -131,7 +131,11 @@ impl<R: Read> Reader<R> {
                 self.skip(BYTES);
                 Ok(Some(Item::Record(record)))
             }
-            Err(bad @ Bad::Version(..)) => Err(Error::Version(self.offset, bad)),
+            // A head that was cut in its version has the begin of the next record there.
+            Err(bad @ Bad::Version(..)) => match self.torn(have) {
+                Some(distance) => Ok(Some(self.lose(distance, Why::Torn))),
+                None => Err(Error::Version(self.offset, bad)),
+            },
             Err(bad) => self.search(bad).map(Some),
         }
     }

@@ -137,6 +137,17 @@ fn another_version_ends_the_reading() {
 }
 
 #[test]
+fn a_head_that_was_cut_at_any_byte_is_left_out() {
+    for cut in 1..BYTES {
+        let log = [small_log(), head(20)[..cut].to_vec(), head(30), entry(30, 1, 1)].concat();
+        let (records, losses) = read(&log).unwrap();
+        let expected = [records_of(&small_log()), records_of(&[head(30), entry(30, 1, 1)].concat())].concat();
+        assert_eq!(records, expected, "cut at {cut}");
+        assert_eq!(losses.iter().map(|lost| lost.bytes).sum::<u64>(), cut as u64, "cut at {cut}");
+    }
+}
+
+#[test]
 fn garbage_between_records_is_left_out() {
     let log = [head(10), name(10, 1), vec![0xA5; 1000], entry(10, 1, 1), vec![0; 77]].concat();
     let (records, losses) = read(&log).unwrap();
