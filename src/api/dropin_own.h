@@ -16,6 +16,10 @@ typedef struct qy_dropin_own {
 } qy_dropin_own_t;
 extern const qy_dropin_own_t qy_dropin_own;
 
+// quarry_free of the library that this is in (quarry.c), whoever has the name. To be compared in another file than
+// that, in which clang takes the name for ours.
+QY_HIDDEN void qy_own_quarry_free(void *p);
+
 // clang takes a function and its alias for two that differ, so it may not know what is compared.
 #define QY_SAME(a, b) qy_dropin_same((uintptr_t)(a), (uintptr_t)(b))
 static inline bool qy_dropin_same(uintptr_t a, uintptr_t b) {

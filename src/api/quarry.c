@@ -3,12 +3,14 @@
 #include <quarry/malloc.h>
 #include <quarry/stats.h>
 
+#include "api/dropin_own.h"
 #include "api/family.h"
 #include "heap/purge.h"
 #include "heap/stats.h"
 
 void *quarry_malloc(size_t n) { return family_malloc(n); }
 void quarry_free(void *p) { qy_free_fast(p); }
+void qy_own_quarry_free(void *p) __attribute__((alias("quarry_free")));
 void quarry_free_sized(void *p, size_t n) {
     family_check_sized(p, 1, n);
     qy_free_fast(p);
