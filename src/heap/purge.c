@@ -114,7 +114,8 @@ static size_t purge_units(uint32_t epoch, uint32_t age) {
 }
 
 static size_t round_of_helper(bool *ret_rest) {
-    if (qy_os_is_watched()) return *ret_rest = false;  // then it ends, and the program's threads do it
+    // Then it ends. The program's threads do it, or nobody, where the program has said so meanwhile (mallopt).
+    if (qy_os_is_watched() || !qy_opts.purge) return *ret_rest = false;
     uint32_t epoch = qy_purging_next_epoch();
     atomic_store_explicit(&purge.last_ns, qy_os_now_coarse_ns(), memory_order_relaxed);
     if (!qy_lock_try(qy_purging_lock())) return SIZE_MAX;

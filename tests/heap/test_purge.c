@@ -154,6 +154,32 @@ TEST(delay_is_kept) {
     run_apart(young_memory_stays, NULL);
 }
 
+// The program says that nothing is to go (mallopt) while the thread is there.
+static void switched_off(void *unused) {
+    (void)unused;
+    options(true, true, 4000);  // time enough to say so
+    use_memory();
+    void *p = quarry_malloc(12 * MIB);
+    CHECK(p);
+    memset(p, 1, 12 * MIB);
+    quarry_free(p);
+    CHECK_EQ(threads_now(), 2);
+    qy_opts.purge = false;
+    qy_opts.purge_delay = 20;
+    free_most();
+    size_t slabs = waste_in_slabs(), dirty = qy_units_dirty_bytes();
+    CHECK_GT(slabs, 10 * MIB);
+    CHECK_GT(dirty, 10 * MIB);
+    sleep_until_alone();
+    CHECK_EQ(qy_units_dirty_bytes(), dirty);
+    CHECK_EQ(waste_in_slabs(), slabs);
+    check_rest();
+}
+TEST(off_while_the_thread_is_there) {
+    if (!BARE_THREADS) TEST_SKIP("needs a build without sanitizers: they know no bare threads");
+    run_apart(switched_off, NULL);
+}
+
 static void ends_and_starts(void *unused) {
     (void)unused;
     options(true, true, 20);
