@@ -241,6 +241,19 @@ void qy_purge_begin(void) { qy_waste_notify(see_to_it); }
 
 // ---- all at once ------------------------------------------------------------------------------------
 
+// What is free on pages that are there, once all blocks are at home that can be.
+static size_t waste_now(void) {
+    size_t slabs = 0;
+    for (qy_heap_t *h = qy_heap_first(); h; h = h->next) {
+        if (!lock_heap(h, true)) continue;
+        qy_remote_drain(h);
+        qy_lists_unpark(h);
+        slabs += qy_waste_bytes_in(h);
+        qy_lock_drop(&h->lock);
+    }
+    return slabs + qy_units_dirty_bytes();
+}
+
 size_t qy_purge_all(size_t keep) {
     qy_thread_t *t = qy_thread_get();
     if (t) qy_thread_flush(t);
@@ -248,7 +261,13 @@ size_t qy_purge_all(size_t keep) {
     qy_lock_take(qy_purging_lock());
     // An epoch of its own, so that what is freed after this is not taken for what was looked at.
     uint32_t epoch = qy_purging_next_epoch();
-    size_t total = purge_heaps(epoch, 0, SIZE_MAX, true, &waits);
+    size_t most = SIZE_MAX;
+    if (keep) {
+        size_t waste = waste_now();
+        most = waste - qy_min(waste, keep);
+    }
+    // What stays are free units rather than pages in slabs: they serve all sizes.
+    size_t total = purge_heaps(epoch, 0, most, true, &waits);
     total += qy_huge_purge();
     total += qy_units_purge(epoch, 0, keep, SIZE_MAX);
     qy_units_release_if_scarce();

@@ -14,8 +14,8 @@
 // From here on waste is seen to (waste.h).
 void qy_purge_begin(void);
 
-// The kernel has no more memory, or trim: give back all that is free, now, keeping about `keep`
-// bytes of free units. Takes locks; the caller holds none. Bytes that went back.
+// The kernel has no more memory, or trim: give back all that is free, now, but for about `keep`
+// bytes. Takes locks; the caller holds none. Bytes that went back.
 size_t qy_purge_all(size_t keep);
 void qy_purge_everything(void);
 

@@ -490,6 +490,30 @@ static void everything(void *unused) {
 }
 TEST(all_at_once) { run_apart(everything, NULL); }
 
+// What is to stay may lie in slabs.
+static void trim_keeps(void *unused) {
+    (void)unused;
+    options(false, true, 10);
+    use_memory();
+    free_most();
+    size_t slabs = waste_in_slabs(), waste = slabs + qy_units_dirty_bytes(), keep = waste - 4 * MIB;
+    CHECK_GT(slabs, 10 * MIB);
+    CHECK_EQ(quarry_trim(SIZE_MAX), 0);
+    slabs = waste_in_slabs();
+    CHECK_GE(slabs + qy_units_dirty_bytes(), waste);
+    CHECK_EQ(quarry_trim(keep), 1);
+    slabs = waste_in_slabs();
+    // about: a page that goes may have bytes of no block, and a block bytes on pages that stay
+    CHECK_LE(slabs + qy_units_dirty_bytes(), keep + MIB);
+    CHECK_GE(slabs + qy_units_dirty_bytes(), keep - 2 * MIB);
+    CHECK_EQ(quarry_trim(0), 1);
+    slabs = waste_in_slabs();
+    CHECK_LE(slabs + qy_units_dirty_bytes(), 8 * MIB);
+    verify_all();
+    check_rest();
+}
+TEST(a_trim_keeps_what_is_to_stay) { run_apart(trim_keeps, NULL); }
+
 // Blocks that lie in a mailbox or in a cache are waste too: the thread's rounds take in the mail.
 static void *free_in_thread(void *unused) {
     (void)unused;
