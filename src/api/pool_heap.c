@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "heap/alloc.h"
 #include "heap/first_class.h"
+#include "heap/heaps.h"
 #include "pool/pool.h"
 #include "pool/trace.h"
 
@@ -21,7 +22,7 @@ static quarry_heap_t *heap_of(quarry_pool_t *pool) { return ((heap_pool_t *)(voi
 
 // A drop-in that was preloaded has the heap's names, and so the heap. This library's own is another one, of whose
 // blocks quarry_free knows nothing.
-static bool heap_names_are_ours(void) { return QY_SAME(quarry_free, qy_own_quarry_free); }
+bool qy_heap_is_ours(void) { return QY_SAME(quarry_free, qy_own_quarry_free); }
 
 static void *take(quarry_heap_t *heap, size_t size, size_t alignment, bool zero) {
     if (alignment > QY_TINY && size - 1 < QY_TINY) size = QY_TINY + 1;  // up to 8 bytes are aligned to 8
@@ -29,7 +30,7 @@ static void *take(quarry_heap_t *heap, size_t size, size_t alignment, bool zero)
         if (zero) return heap ? quarry_heap_calloc(heap, 1, size) : quarry_calloc(1, size);
         return heap ? quarry_heap_alloc(heap, size) : quarry_malloc(size);
     }
-    if (heap_names_are_ours()) {  // zeros that nobody has used stay untouched
+    if (qy_heap_is_ours()) {  // zeros that nobody has used stay untouched
         if (heap) return qy_first_class_alloc((qy_heap_t *)(void *)heap, alignment, size, zero);
         if (zero) return qy_aligned_calloc(alignment, size);
     }

@@ -17,6 +17,10 @@ QY_INLINE bool qy_heap_init(void) { return QY_LIKELY(qy_heap_is_up()) || qy_heap
 // Read the options and register what needs a working libc; from the library's constructor.
 void qy_heap_constructed(void);
 
+// Are the heap's public names this library's? If not, a library that comes before it has them, as a drop-in that was
+// preloaded beside libquarry. Then that one's heap serves the process.
+bool qy_heap_is_ours(void);
+
 // ---- their locks ---------------------------------------------------------------------------
 // While a fork is prepared the forking thread holds every lock, and other libraries' handlers may
 // still allocate on it: it passes through its own locks.

@@ -81,6 +81,9 @@ void qy_heap_constructed(void) {
     qy_thread_options_changed();
 }
 
+// Another one comes before libquarry alone, which is asked in api/pool_heap.c.
+__attribute__((weak)) bool qy_heap_is_ours(void) { return true; }
+
 // Here, and not beside the exported functions, because every program that links any part of the heap
 // statically gets this file.
 #ifdef __GLIBC__
@@ -91,4 +94,8 @@ __attribute__((constructor(101))) static void constructed(int argc, char **argv,
 #else
 __attribute__((constructor(101))) static void constructed(void) { qy_heap_constructed(); }
 #endif
-__attribute__((destructor(101))) static void destructed(void) { qy_stats_at_exit(); }
+
+// A copy of the heap beside the one that serves the process has no blocks, and nothing to say.
+__attribute__((destructor(101))) static void destructed(void) {
+    if (qy_heap_first() || qy_heap_is_ours()) qy_stats_at_exit();
+}

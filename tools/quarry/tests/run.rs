@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::common::{Bench, Ended, kill, nothing_ignored, text};
+use crate::common::{Bench, Ended, kill, libraries, nothing_ignored, text};
 use serde_json::Value;
 
 #[test]
@@ -209,6 +209,21 @@ fn a_statistics_file_of_the_users_is_kept() {
         assert_eq!(ended.json()["heap"]["program"]["program"], "true");
         assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), lines);
     }
+}
+
+/// libquarry has a heap of its own, which serves nobody there.
+#[test]
+fn a_program_with_libquarry_is_one_process() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(folder) = libraries(&["libquarry.so", "libquarry-malloc.so"]) else { return };
+    let source = "void *quarry_malloc(unsigned long);\nvoid quarry_free(void *);\n\
+        int main(void) { quarry_free(quarry_malloc(100)); return 0; }";
+    let (search, run) = (format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display()));
+    let program = bench.compile("linked", source, &["-O1", &search, "-lquarry", &run]).unwrap();
+    let mut command = bench.quarry(["run", "--json", "-o", "-", "--", text(&program)]);
+    let ended = Ended::from(command.env("QUARRY_LIB_DIR", &folder).output().unwrap()).expect(0);
+    assert_eq!(ended.json()["heap"]["program"]["program"], "linked");
+    assert_eq!(ended.json()["heap"]["others"], Value::Null);
 }
 
 #[test]
