@@ -173,7 +173,11 @@ void qy_heaps_after_fork(qy_heap_t *mine) {
         }
         if (!h->threads) continue;
         h->threads = h == mine;
-        if (h == mine || qy_opts.arenas) continue;
+        if (h == mine) continue;
+        if (qy_opts.arenas) {  // as in qy_heap_detach
+            atomic_store_explicit(&h->idle, true, memory_order_relaxed);
+            continue;
+        }
         make_idle_locked(h);
         atomic_store_explicit(&h->tiny_at, h->name, memory_order_relaxed);  // for qy_tiny_mend
     }

@@ -531,4 +531,33 @@ TEST(destructors_that_run_late) {
     verify_all();
 }
 
+// ---- arenas, and forks ------------------------------------------------------------------------------
+
+static _Atomic int arena_step;
+static void *arena_blocks[1000];
+static void *fills_arena(void *unused) {
+    for (int i = 0; i < 1000; i++) CHECK(arena_blocks[i] = quarry_malloc(100));
+    arena_step = 1;
+    while (arena_step < 2) usleep(1000);
+    return unused;
+}
+
+// In the child the arenas of other threads have none: who frees looks into their mailboxes.
+static void frees_for_arena(void *arena) {
+    for (int i = 0; i < 1000; i++) quarry_free(arena_blocks[i]);
+    qy_remote_flush(qy_thread_get());
+    check_no_mail(arena);
+}
+static void forks_beside_arena(void *unused) {
+    quarry_free(quarry_malloc(1));
+    qy_opts.arenas = 2;
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, fills_arena, unused), 0);
+    TEST_AWAIT(arena_step == 1);
+    run_apart(frees_for_arena, atomic_load(&span_of(arena_blocks[0])->heap));
+    arena_step = 2;
+    pthread_join(thread, NULL);
+}
+TEST(arenas_in_a_child) { run_apart(forks_beside_arena, NULL); }
+
 TEST_MAIN()
