@@ -169,6 +169,8 @@ void qy_heaps_after_fork(qy_heap_t *mine) {
         // Somebody was at work in it, and may have left anything (fork.c): nobody shall have it.
         if (!qy_lock_is_frozen(&h->lock) && !qy_lock_is_mine(&h->lock)) {
             if (!h->threads) take_from_idle_locked(h);
+            for (unsigned i = 0; i < qy_opts.arenas; i++)
+                if (heaps.arenas[i] == h) heaps.arenas[i] = NULL;
             continue;
         }
         if (!h->threads) continue;

@@ -180,6 +180,30 @@ TEST(one_is_mine_and_one_of_nobody) {
     alarm(0);
 }
 
+// An arena has a slot, by which the next thread would have it.
+static void arena_child(void *unused) {
+    held_child(unused);
+    qy_heap_t *h = qy_heap_attach();
+    CHECK(h && h != others_heap);
+}
+TEST(one_is_mine_and_one_is_an_arena) {
+    pthread_t thread;
+    step = 0;
+    qy_opts.arenas = 1;
+    CHECK_EQ(pthread_create(&thread, NULL, at_work, NULL), 0);
+    reach(1);
+    alarm(TEST_PATIENCE);
+    held = qy_units_lock();
+    qy_lock_take(held);
+    run_apart(arena_child, NULL);
+    qy_lock_drop(held);
+    step = 2;
+    pthread_join(thread, NULL);
+    qy_opts.arenas = 0;
+    all_free_but(NULL);
+    alarm(0);
+}
+
 // Without locks of its own a fork waits for others', as long as it takes.
 static void *let_go_later(void *unused) {
     (void)unused;
