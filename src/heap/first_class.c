@@ -59,15 +59,14 @@ void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
             p = qy_alloc_locked(h, align, n, &fresh);
         }
         // At its limit (a slab is up to 256 KiB), giving memory back elsewhere does not help.
-        bool at_limit = !p && h->limit &&
-                        (n > h->limit || h->held_bytes > h->limit - qy_min(h->limit, qy_max(n, (size_t)256 << 10)));
+        bool at_limit = !p && h->limit && h->held_bytes + qy_max(n, (size_t)256 << 10) > h->limit;
         qy_heap_unlock(h);
         if (p) {
             qy_moved_here(n);
             if (zero && !fresh) qy_clear(p, n);
             return p;
         }
-        if (at_limit) break;
+        if (at_limit || tries) break;
         qy_purge_everything();
     }
     return qy_out_of_memory();

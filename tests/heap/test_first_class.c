@@ -265,6 +265,30 @@ TEST(limit_costs_others_nothing) {
     qy_first_class_destroy(h);
 }
 
+// Nor does an empty heap whose limit is too low for a slab, or for the object.
+TEST(low_limit_costs_others_nothing) {
+    static const struct {
+        size_t limit, n;
+    } low[] = {{8192, 100}, {20000, 19000}, {100000, 99000}};
+    bool fresh = false, purge = qy_opts.purge;
+    void *run = qy_run_alloc(NULL, 16, 500000, &fresh);
+    CHECK(run);
+    memset(run, 1, 500000);
+    qy_opts.purge = false;
+    qy_run_free(qy_map_chunk(run), span_of(run));
+    size_t dirty = qy_units_dirty_bytes();
+    CHECK_GT(dirty, 400000);
+    for (size_t k = 0; k < sizeof low / sizeof *low; k++) {
+        qy_heap_t *h = qy_first_class_create("low", low[k].limit);
+        errno = 0;
+        CHECK(h && !qy_first_class_alloc(h, 16, low[k].n, false));
+        CHECK_EQ(errno, ENOMEM);
+        CHECK_EQ(qy_units_dirty_bytes(), dirty);
+        qy_first_class_destroy(h);
+    }
+    qy_opts.purge = purge;
+}
+
 TEST(walk_stops) {
     qy_heap_t *h = qy_first_class_create("walk", 0);
     for (int i = 0; i < 500; i++) CHECK(qy_first_class_alloc(h, 16, 40, false));
