@@ -227,7 +227,7 @@ static bool dropin_write_json(int fd, quarry_pool_t *pool) {
 }
 
 __attribute__((destructor(101))) static void dropin_destructed(void) {
-    char path[1024];
+    char path[4096];  // as long as the options (rt/opts.c)
     quarry_pool_t *pool = atomic_load_explicit(&dropin_process.pool, memory_order_acquire);
     if (!pool) return;
     if (qy_opts_str(qy_opts.stats_file, path, sizeof path)) {

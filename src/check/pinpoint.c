@@ -77,7 +77,7 @@ static void read_sites(const char *text, size_t bytes) {
 
 bool qy_pinpoint_begin(void) {
     static char text[FILE_BYTES];
-    char path[1024];
+    char path[4096];
     if (!qy_opts_str(qy_check_options.sites, path, sizeof path)) return false;
     size_t n = qy_os_read_small(path, text, sizeof text);
     if (!n) qy_check_note("option sites: the file cannot be read, or is empty; no block is guarded");

@@ -151,7 +151,7 @@ bool qy_stats_write(int fd, bool json) {
 }
 
 void qy_stats_at_exit(void) {
-    char path[1024];
+    char path[4096];  // as long as the options (rt/opts.c)
     if (qy_opts_str(qy_opts.stats_file, path, sizeof path)) {
         int fd = qy_os_open_append(path);
         if (fd < 0) {

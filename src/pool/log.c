@@ -138,7 +138,8 @@ static void log_begin(void) {
 }
 
 static void log_open(void) {
-    char pattern[1024], path[1100];
+    QY_NEEDS(&file.lock);
+    static char pattern[4096], path[4096 + 64];  // as long as the options (rt/opts.c), and too long for small stacks
     file.state = GONE;
     if (!qy_opts_str(qy_opts.pool_log, pattern, sizeof pattern)) return;
     expand(path, sizeof path, pattern);

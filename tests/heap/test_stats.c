@@ -271,4 +271,16 @@ TEST(json_line) {
     CHECK(strstr(text, want));
 }
 
+// A path may have as many characters as the options have.
+TEST(long_path) {
+    static char path[3000];
+    size_t n = (size_t)snprintf(path, sizeof path, "/tmp/");
+    while (n < 2000) path[n++] = '.', path[n++] = '/';
+    snprintf(path + n, sizeof path - n, "quarry-stats-%d", (int)getpid());
+    qy_opts.stats_file = path;
+    qy_stats_at_exit();
+    qy_opts.stats_file = NULL;
+    CHECK_EQ(unlink(path), 0);
+}
+
 TEST_MAIN()

@@ -275,6 +275,15 @@ TEST(log_file) {
     CHECK_EQ(n, 1 + 1 + 200 + 3);
 }
 
+TEST(log_file_with_a_long_path) {
+    static char path[3000];
+    size_t n = (size_t)snprintf(path, sizeof path, "/tmp/");
+    while (n < 2000) path[n++] = '.', path[n++] = '/';
+    snprintf(path + n, sizeof path - n, "quarry-pool-log-%d", (int)getpid());
+    run_apart(logs, path);
+    CHECK_EQ(unlink(path), 0);
+}
+
 // ---- the log in a program that closes what it finds ----------------------------------------------------------
 
 static char victim[] = "/tmp/quarry-pool-victim-XXXXXX";
