@@ -12,8 +12,10 @@
 #include "rt/diag.h"
 #include "rt/opts.h"
 
-static void add_heap(qy_heap_t *h, quarry_stats_t *st, qy_sums_t *sums) {
-    qy_heap_lock(h);
+// `ending`: the process may end within the walk of a heap, or beside one that never ends. Such a heap is left out.
+static void add_heap(qy_heap_t *h, bool ending, quarry_stats_t *st, qy_sums_t *sums) {
+    if (!ending) qy_heap_lock(h);
+    else if (!qy_lock_take_unless_out(&h->lock)) return;
     qy_lists_unpark(h);  // what is parked would count as live
     for (qy_slab_t *s = h->all; s; s = s->all_next) {
         if (s->kind != QY_SPAN_SLAB) continue;
@@ -29,13 +31,13 @@ static void add_heap(qy_heap_t *h, quarry_stats_t *st, qy_sums_t *sums) {
     qy_heap_unlock(h);
 }
 
-void qy_stats_read(quarry_stats_t *ret) {
+static void gather_stats(bool ending, quarry_stats_t *ret) {
     quarry_stats_t st = {0};
     qy_sums_t sums = {0};
     if (qy_heap_init()) {
         size_t cached_blocks, cached_bytes = qy_cache_bytes(&cached_blocks);
         st.cached_bytes = cached_bytes;
-        for (qy_heap_t *h = qy_heap_first(); h; h = h->next) add_heap(h, &st, &sums);
+        for (qy_heap_t *h = qy_heap_first(); h; h = h->next) add_heap(h, ending, &st, &sums);
         qy_sums_set_rest(&sums);
         st.live_blocks += sums.runs + sums.huges - cached_blocks;
         st.live_bytes += sums.run_live_bytes + sums.huge_live_bytes - cached_bytes;
@@ -60,6 +62,8 @@ void qy_stats_read(quarry_stats_t *ret) {
     }
     *ret = st;
 }
+
+void qy_stats_read(quarry_stats_t *ret) { gather_stats(false, ret); }
 
 typedef struct stats_row {
     const char *key, *text;
@@ -144,11 +148,13 @@ static bool write_json(int fd, const quarry_stats_t *st) {
     return qy_os_write(fd, line, n);
 }
 
-bool qy_stats_write(int fd, bool json) {
+static bool write_stats(bool ending, int fd, bool json) {
     quarry_stats_t st;
-    qy_stats_read(&st);
+    gather_stats(ending, &st);
     return json ? write_json(fd, &st) : write_text(fd, &st);
 }
+
+bool qy_stats_write(int fd, bool json) { return write_stats(false, fd, json); }
 
 void qy_stats_at_exit(void) {
     char path[4096];  // as long as the options (rt/opts.c)
@@ -158,9 +164,9 @@ void qy_stats_at_exit(void) {
             qy_warn("cannot write the statistics to %s: check that the folder exists and may be written", path);
             return;
         }
-        qy_stats_write(fd, true);
+        write_stats(true, fd, true);
         qy_os_close(fd);
     } else if (qy_opts.stats) {
-        qy_stats_write(2, false);
+        write_stats(true, 2, false);
     }
 }

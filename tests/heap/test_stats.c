@@ -271,6 +271,27 @@ TEST(json_line) {
     CHECK(strstr(text, want));
 }
 
+// A walk's function may end the process.
+static int ends(void *block, size_t usable, void *arg) {
+    (void)block, (void)usable, (void)arg;
+    qy_stats_at_exit();
+    return 1;
+}
+TEST(the_end_within_a_walk) {
+    char path[] = "/tmp/quarry-stats-XXXXXX", line[4096];
+    int fd = mkstemp(path);
+    CHECK_GE(fd, 0);
+    quarry_heap_t *heap = quarry_heap_create(NULL);
+    CHECK(heap && quarry_heap_alloc(heap, 100));
+    qy_opts.stats_file = path;
+    CHECK_EQ(quarry_heap_walk(heap, ends, NULL), 1);
+    qy_opts.stats_file = NULL;
+    CHECK_GT(read(fd, line, sizeof line), 100);
+    close(fd);
+    CHECK_EQ(unlink(path), 0);
+    quarry_heap_destroy(heap);
+}
+
 // A path may have as many characters as the options have.
 TEST(long_path) {
     static char path[3000];
