@@ -184,6 +184,7 @@ static void freed_as(size_t had, size_t said) {
     m.free_sized(other, had);
     m.free_sized(expect("wrong size", p), said);
 }
+static void size_of_none(void) { freed_as(0, 1); }
 static void size_of_small(void) { freed_as(40, 56); }
 static void size_of_medium(void) { freed_as(2000, 5000); }
 static void size_of_larger(void) { freed_as(20000, 50000); }
@@ -590,6 +591,7 @@ static const misuse_t cases[] = {
     CASE(double_after_realloc),
     CASE(double_after_realloc_zero),
     CASE(double_sized),
+    CASE(size_of_none),
     CASE(size_of_small),
     CASE(size_of_medium),
     CASE(size_of_larger),
