@@ -36,18 +36,23 @@ static void fork_all(int phase) {
         qy_log_fork(i->pool, phase);
     }
 }
-// A walk of the list calls the program's code, which may wait for anything that this thread has by now: libc's list of
-// streams, say. A walk that does not end soon is left as it is. It changes nothing, and does not end before the fork.
-// Most do end, and then handlers of others may make pools.
+// A walk calls the program's code, which may wait for anything that this thread has by now: libc's list of streams, say,
+// or a pool. A walk that does not end soon is left as it is. It changes nothing, and does not end before the fork. Most
+// do end, and then handlers of others may use what is walked.
 #define WALK_NS UINT64_C(20000000)
-static void freeze_list(void) {
-    qy_lock_freeze_until(&pools.lock, qy_os_now_ns() + WALK_NS);
-    qy_lock_fork(&pools.walk_ends, 0);
-    qy_lock_freeze_unless_out(&pools.lock);
+void qy_pool_fork_walked(qy_lock_t *lock, qy_lock_t *walk_ends, int phase) {
+    if (phase == 0) {
+        qy_lock_freeze_until(lock, qy_os_now_ns() + WALK_NS);
+        qy_lock_fork(walk_ends, 0);
+        qy_lock_freeze_unless_out(lock);
+    } else {
+        qy_lock_fork(lock, phase);
+        qy_lock_fork(walk_ends, phase);
+    }
 }
 static void pools_fork_prepare(void) {
     qy_os_streams_hold();
-    freeze_list();
+    qy_pool_fork_walked(&pools.lock, &pools.walk_ends, 0);
     fork_all(0);
     qy_pool_trace_fork_all(0);
     if (!qy_pool_meta_fork_by_malloc) qy_pool_meta_fork(0);
@@ -56,8 +61,7 @@ static void pools_fork_parent(void) {
     if (!qy_pool_meta_fork_by_malloc) qy_pool_meta_fork(1);
     qy_pool_trace_fork_all(1);
     fork_all(1);
-    qy_lock_fork(&pools.lock, 1);
-    qy_lock_fork(&pools.walk_ends, 1);
+    qy_pool_fork_walked(&pools.lock, &pools.walk_ends, 1);
     qy_os_streams_let_go();
 }
 static void pools_fork_child(void) {
@@ -65,8 +69,7 @@ static void pools_fork_child(void) {
     if (!qy_pool_meta_fork_by_malloc) qy_pool_meta_fork(2);
     qy_pool_trace_fork_all(2);
     fork_all(2);
-    qy_lock_fork(&pools.lock, 2);
-    qy_lock_fork(&pools.walk_ends, 2);
+    qy_pool_fork_walked(&pools.lock, &pools.walk_ends, 2);
     size_t held = 0;
     for (qy_pool_info_t *i = pools.first; i; i = i->next) held += atomic_load_explicit(&i->held, memory_order_relaxed);
     if (qy_stats_page_in_child(QUARRY_STATS_PAGE_POOLS, held >= QY_STATS_PAGE_CHILD_LARGE)) qy_pools_show();

@@ -95,6 +95,10 @@ void qy_pool_retire(quarry_pool_t *pool);
 // Take it out of the list and give the structure back. All chunks have been put back.
 void qy_pool_drop(quarry_pool_t *pool);
 
+// A fork handler of a lock that a walk holds, and is out (lock.h), while it calls the program's code. A fork does not wait
+// for that code. To end, a walk takes `walk_ends` within `lock`, comes back, and drops `lock` first.
+void qy_pool_fork_walked(qy_lock_t *lock, qy_lock_t *walk_ends, int phase);
+
 // What a destroyed pool's operations are, as long as its record is not reused: each ends the process. (destroyed.c)
 extern const quarry_pool_ops_t qy_destroyed_ops;
 

@@ -89,6 +89,7 @@ typedef struct tlsf {
     tlsf_block_t *end;       // that mark, or NULL
     tlsf_clean_t clean;      // what the end mark has passed,
     uint64_t clean_counted;  // in the call that found so many allocs and resizes
+    qy_lock_t walk_ends;     // with QUARRY_TLSF_LOCK: a walk does not end amid a fork
 
     QY_ALIGNED(QY_CACHE_LINE)
     uint32_t columns[TLSF_FL];

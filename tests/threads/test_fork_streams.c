@@ -242,6 +242,16 @@ static void *walk_heap(void *heap) {
     CHECK(quarry_heap_alloc(heap, 100) != NULL);
     return NULL;
 }
+static int visit_block_of_tlsf(void *block, size_t bytes, int used, void *unused) {
+    (void)block, (void)bytes, (void)used, (void)unused;
+    in_a_walk();
+    return 1;
+}
+static void *walk_tlsf(void *tlsf) {
+    CHECK_EQ(quarry_tlsf_walk(tlsf, visit_block_of_tlsf, NULL), 1);
+    CHECK(quarry_pool_alloc(tlsf, 100, 16, 0) != NULL);
+    return NULL;
+}
 static void *walk_pools(void *unused) {
     CHECK_EQ(quarry_pools_walk(visit_pool, NULL), 1);
     return unused;
@@ -265,6 +275,15 @@ TEST(beside_a_walk_of_the_pools) {
     begin();
     fork_beside(walk_pools, NULL);
     quarry_pool_destroy(quarry_tlsf_create(NULL));
+}
+TEST(beside_a_walk_of_a_tlsf) {
+    begin();
+    quarry_pool_t *tlsf = quarry_tlsf_create(&(quarry_tlsf_options_t){.flags = QUARRY_TLSF_LOCK});
+    CHECK(tlsf && quarry_pool_alloc(tlsf, 100, 16, 0));
+    fork_beside(walk_tlsf, tlsf);
+    // It is whole, and its lock is free.
+    CHECK(quarry_pool_alloc(tlsf, 100, 16, 0) != NULL && quarry_pool_check(tlsf) == 0);
+    quarry_pool_destroy(tlsf);
 }
 #endif
 

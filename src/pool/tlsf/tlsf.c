@@ -327,7 +327,10 @@ static size_t locked_usable(quarry_pool_t *pool, const void *ptr) {
     return bytes;
 }
 
-static void locked_fork(quarry_pool_t *pool, int phase) { qy_lock_fork(&((tlsf_t *)pool)->lock, phase); }
+static void locked_fork(quarry_pool_t *pool, int phase) {
+    tlsf_t *t = (tlsf_t *)pool;
+    qy_pool_fork_walked(&t->lock, &t->walk_ends, phase);
+}
 
 // ---- observed, logged or recorded
 // ------------------------------------------------------------------------------------

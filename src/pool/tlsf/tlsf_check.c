@@ -94,6 +94,7 @@ int quarry_tlsf_walk(quarry_pool_t *pool, int (*visit)(void *block, size_t bytes
     qy_pool_must_live(pool);
     int result = 0;
     tlsf_lock(t);
+    qy_lock_go_out(&t->lock);  // of a pool without a lock it is nobody's
     for (tlsf_region_t *r = t->regions; r && !result; r = r->next) {
         for (tlsf_block_t *b = tlsf_region_first(r); !result; b = tlsf_next(b)) {
             const char *wrong = step_wrong(t, r, b);
@@ -106,7 +107,12 @@ int quarry_tlsf_walk(quarry_pool_t *pool, int (*visit)(void *block, size_t bytes
             result = visit(tlsf_payload(b), tlsf_room(b), !(b->head & FLAG_FREE), arg);
         }
     }
-    tlsf_unlock(t);
+    if (t->flags & QUARRY_TLSF_LOCK) {
+        qy_lock_take(&t->walk_ends);
+        qy_lock_come_back(&t->lock);
+        qy_lock_drop(&t->lock);
+        qy_lock_drop(&t->walk_ends);
+    }
     return result;
 }
 
