@@ -179,6 +179,8 @@ QY_COLD void qy_ring_trace_drop(qy_ring_t *r);
 
 // ---- ring_thread.c ----------------------------------------------------------------------------------
 
+// The ring ends: if it is the calling thread's own, that has none any more.
+void qy_ring_thread_forget(const qy_ring_t *r);
 // The stand-in of threads that have no ring yet: full, never written to.
 extern qy_ring_t qy_ring_none;
 extern const quarry_pool_ops_t qy_ring_ops;

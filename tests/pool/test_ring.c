@@ -400,6 +400,30 @@ TEST(late_destructors) {
     pthread_key_delete(late_key);
 }
 
+// A thread may end its ring before it ends itself: then it has none.
+static void *end_own_ring(void *unused) {
+    (void)unused;
+    r_newframe();
+    r_release(r_seal());
+    quarry_pool_destroy(r_pool());
+    quarry_pool_t *other = quarry_ring_create(NULL);  // in the record of the first, unless another has it
+    CHECK(other);
+    r_newframe();
+    CHECK(r_new(long, 10));
+    CHECK_EQ(quarry_ring_getframe(other), 0);
+    r_release(r_seal());
+    return other;
+}
+TEST(a_thread_ends_its_own_ring) {
+    pthread_t t;
+    void *other;
+    CHECK_EQ(pthread_create(&t, NULL, end_own_ring, NULL), 0);
+    pthread_join(t, &other);
+    CHECK(exists(other));
+    quarry_ring_adopt(other);
+    quarry_pool_destroy(other);
+}
+
 // ---- destruction -----------------------------------------------------------------------------------------
 
 TEST(destruction_waits_for_the_last_frame) {
@@ -579,6 +603,7 @@ int main(int argc, char **argv) {
     bool checked = pool && pool->mode;
     quarry_pool_destroy(pool);
     char *names[] = {argv[0], (char[]){"destruction_waits_for_the_last_frame"}, (char[]){"misuse_is_named"},
-        (char[]){"forks"}, (char[]){"messages_outlive_their_thread"}, (char[]){"late_destructors"}, NULL};
-    return checked ? test_main(6, names) : test_main(argc, argv);
+        (char[]){"forks"}, (char[]){"messages_outlive_their_thread"}, (char[]){"late_destructors"},
+        (char[]){"a_thread_ends_its_own_ring"}, NULL};
+    return checked ? test_main(7, names) : test_main(argc, argv);
 }

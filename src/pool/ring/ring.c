@@ -414,6 +414,7 @@ static void orphan(qy_ring_t *r, qy_ring_chunk_t *c) {
 
 static void ring_destroy(quarry_pool_t *pool) {
     qy_ring_t *r = ring_of(pool);
+    qy_ring_thread_forget(r);
     atomic_store_explicit(&r->orphans, 1, memory_order_relaxed);
     if (r->open) {
         quarry_ring_frame_t number = number_of_open(r);

@@ -26,6 +26,12 @@ static void ring_thread_ends(void *ring) {
 
 static void ring_make_key(void) { ends.usable = pthread_key_create(&ends.key, ring_thread_ends) == 0; }
 
+void qy_ring_thread_forget(const qy_ring_t *r) {
+    if (quarry_thread_ring != &r->hot) return;
+    quarry_thread_ring = &qy_ring_none.hot;
+    pthread_setspecific(ends.key, NULL);
+}
+
 quarry_pool_t *quarry_ring_of_thread(void) {
     if (QY_LIKELY(quarry_thread_ring != &qy_ring_none.hot)) return &quarry_thread_ring->pool;
     pthread_once(&ends.once, ring_make_key);
