@@ -45,7 +45,7 @@ struct qy_observer *qy_observer_new(void) {
 }
 
 void qy_observer_delete(struct qy_observer *o) {
-    qy_assert(!o->live.blocks && !o->quarantine.blocks);
+    qy_assert(!o->live.newest && !o->quarantine.newest);
     for (qy_node_slab_t *slab = o->slabs, *next; slab; slab = next) {
         next = slab->next;
         qy_pool_meta_free(slab, sizeof *slab);
@@ -79,7 +79,7 @@ static bool table_grow(struct qy_observer *o) {
 
 qy_block_node_t *qy_node_make(struct qy_observer *o) {
     // A full table still works; only one that cannot grow to half the need is given up.
-    bool room = o->live.blocks + o->quarantine.blocks < o->buckets || table_grow(o) || o->live.blocks < o->buckets * 16;
+    bool room = qy_node_known(o) < o->buckets || table_grow(o) || o->begun - o->ended < o->buckets * 16;
     if (!room || (!o->spares && !more_nodes(o))) return NULL;
     qy_block_node_t *n = o->spares;
     o->spares = n->older;
@@ -93,22 +93,25 @@ bool qy_observer_add(struct qy_observer *o, const qy_block_node_t *node) {
         *n = *node;
         qy_assert(!o->live.newest || o->live.newest->group <= n->group);
         qy_node_enter(o, n);
-        qy_age_push(&o->live, n, qy_node_live_bytes(n));
+        qy_live_push(o, n, n->size);
     }
     qy_lock_drop(&o->lock);
     return n != NULL;
 }
 
 static void node_ends(struct qy_observer *o, qy_block_node_t *n) {
-    qy_age_remove(&o->live, n, qy_node_live_bytes(n));
+    qy_live_remove(o, n);
     n->freed = true;
     n->older = NULL;
 }
 
-qy_block_node_t *qy_observer_take(struct qy_observer *o, const void *ptr) {
+qy_block_node_t *qy_observer_take(struct qy_observer *o, const void *ptr, bool replaced) {
     qy_lock_take(&o->lock);
     qy_block_node_t *n = qy_node_find(o, ptr, false);
-    if (n) node_ends(o, n);
+    if (n) {
+        node_ends(o, n);
+        o->resized += replaced;
+    }
     qy_lock_drop(&o->lock);
     return n;
 }
@@ -143,7 +146,7 @@ qy_block_node_t *qy_observer_take_groups(struct qy_observer *o, uint64_t first, 
 qy_block_node_t *qy_node_evict(struct qy_observer *o, size_t bytes) {
     QY_NEEDS(&o->lock);
     qy_block_node_t *out = NULL;
-    while (o->quarantine.bytes > bytes) out = qy_node_leaves(o, o->quarantine.oldest, out);
+    while (o->waiting > bytes) out = qy_node_leaves(o, o->quarantine.oldest, out);
     return out;
 }
 
@@ -152,7 +155,7 @@ qy_block_node_t *qy_observer_quarantine(struct qy_observer *o, qy_block_node_t *
     for (qy_block_node_t *next; chain; chain = next) {
         next = chain->older;
         qy_assert(chain->freed);
-        qy_age_push(&o->quarantine, chain, qy_node_ended_bytes(chain));
+        qy_quarantine_push(o, chain, qy_node_ended_bytes(chain));
     }
     qy_block_node_t *out = qy_node_too_many(o);
     qy_lock_drop(&o->lock);
@@ -218,12 +221,21 @@ qy_what_t qy_observer_explain(struct qy_observer *o, const void *ptr, qy_block_n
     return what;
 }
 
-uint64_t qy_observer_live(struct qy_observer *o, size_t *ret_bytes) {
+uint64_t qy_observer_live(struct qy_observer *o) {
     qy_lock_take(&o->lock);
-    uint64_t blocks = o->live.blocks;
-    if (ret_bytes) *ret_bytes = o->live.bytes;
+    uint64_t blocks = o->begun - o->ended;
     qy_lock_drop(&o->lock);
     return blocks;
+}
+
+void qy_observer_stats(struct qy_observer *o, quarry_pool_stats_t *stats) {
+    qy_lock_take(&o->lock);
+    stats->used_bytes = o->requested - o->ended_bytes;
+    stats->requested_bytes = o->requested;
+    stats->allocs = o->begun - o->resized;
+    stats->frees = o->ended - o->resized;
+    stats->resizes = o->resized;
+    qy_lock_drop(&o->lock);
 }
 
 bool qy_observer_all(struct qy_observer *o, bool (*holds)(const qy_block_node_t *node, void *arg), void *arg) {

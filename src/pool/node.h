@@ -58,8 +58,9 @@ void qy_observer_fork(struct qy_observer *o, int phase);
 
 // A copy of `node` is live. False: no memory for it. Groups never become smaller from one block to the next.
 bool qy_observer_add(struct qy_observer *o, const qy_block_node_t *node);
-// The block at ptr has ended, and is the caller's; NULL: none is live there.
-qy_block_node_t *qy_observer_take(struct qy_observer *o, const void *ptr);
+// The block at ptr has ended, and is the caller's; NULL: none is live there. `replaced`: by one that was added before,
+// in a resize.
+qy_block_node_t *qy_observer_take(struct qy_observer *o, const void *ptr, bool replaced);
 // All of the groups have ended, chained by `older`, the newest first.
 qy_block_node_t *qy_observer_take_groups(struct qy_observer *o, uint64_t first, uint64_t last);
 // Into quarantine: the chain, of which the last becomes the newest. Returned, chained by `older`: those it has no room
@@ -73,7 +74,9 @@ void qy_observer_forget(struct qy_observer *o, qy_block_node_t *chain);
 void qy_observer_spare(struct qy_observer *o, qy_block_node_t *chain);
 
 qy_what_t qy_observer_explain(struct qy_observer *o, const void *ptr, qy_block_node_t *ret_copy);
-uint64_t qy_observer_live(struct qy_observer *o, size_t *ret_bytes);  // blocks; ret_bytes may be NULL
+uint64_t qy_observer_live(struct qy_observer *o);  // blocks
+// Of blocks and operations. A block that a frame ends is a free here, too.
+void qy_observer_stats(struct qy_observer *o, quarry_pool_stats_t *stats);
 bool qy_observer_all(struct qy_observer *o, bool (*holds)(const qy_block_node_t *node, void *arg), void *arg);
 
 // ---- inside -------------------------------------------------------------------------------------------------
@@ -81,44 +84,63 @@ bool qy_observer_all(struct qy_observer *o, bool (*holds)(const qy_block_node_t 
 // (observe_guard.c, reused.h), which has the lock once for all steps.
 
 typedef struct qy_node_age {
-    qy_block_node_t *newest;
-    size_t blocks;  // apart from `bytes`: compilers add to two neighbours at once, by nine instructions
-    qy_block_node_t *oldest;
-    size_t bytes;
+    qy_block_node_t *newest, *oldest;
 } qy_node_age_t;
 
+// Counts of blocks only grow. Two counts that one step adds to are not neighbours: compilers add to such at once, by
+// nine instructions.
 struct qy_observer {
     qy_lock_t lock;  // of everything here
     qy_block_node_t **table;
-    size_t buckets;  // a power of two
-    qy_node_age_t live, quarantine;
+    uint64_t ended;        // blocks, ever
+    size_t buckets;        // a power of two
+    uint64_t ended_bytes;  // that these had
+    qy_node_age_t live;
+    uint64_t begun;  // blocks, ever
+    qy_node_age_t quarantine;
+    uint64_t requested;       // bytes of blocks that began, ever
     qy_block_node_t *spares;  // chained by `older`
+    size_t waiting;           // bytes in quarantine, as qy_node_ended_bytes counts
     struct qy_node_slab *slabs;
+    uint64_t left;     // blocks that are in the table no more, ever
+    uint64_t resized;  // blocks that began in place of another, which has ended
 };
 
-// What it counts as.
-QY_INLINE size_t qy_node_live_bytes(const qy_block_node_t *n) { return n->size; }
+// What it counts as in quarantine.
 QY_INLINE size_t qy_node_ended_bytes(const qy_block_node_t *n) {
     return QY_UNLIKELY(n->fenced) ? qy_max(n->size, QY_QUARANTINE_FENCED) : n->raw_bytes + sizeof *n;
 }
 
 // ---- lists ------------------------------------------------------------------------------------------------
 
-QY_INLINE void qy_age_push(qy_node_age_t *a, qy_block_node_t *n, size_t bytes) {
+QY_INLINE void qy_node_push(qy_node_age_t *a, qy_block_node_t *n) {
     n->newer = NULL;
     n->older = a->newest;
     *(n->older ? &n->older->newer : &a->oldest) = n;
     a->newest = n;
-    a->blocks++;
-    a->bytes += bytes;
 }
 
-QY_INLINE void qy_age_remove(qy_node_age_t *a, qy_block_node_t *n, size_t bytes) {
-    qy_assert(a->blocks && a->bytes >= bytes);
+QY_INLINE void qy_node_remove(qy_node_age_t *a, const qy_block_node_t *n) {
     *(n->newer ? &n->newer->older : &a->newest) = n->older;
     *(n->older ? &n->older->newer : &a->oldest) = n->newer;
-    a->blocks--;
-    a->bytes -= bytes;
+}
+
+QY_INLINE void qy_live_push(struct qy_observer *o, qy_block_node_t *n, size_t size) {
+    qy_node_push(&o->live, n);
+    o->begun++;
+    o->requested += size;
+}
+
+QY_INLINE void qy_live_remove(struct qy_observer *o, const qy_block_node_t *n) {
+    qy_assert(o->begun > o->ended && o->requested - o->ended_bytes >= n->size);
+    qy_node_remove(&o->live, n);
+    o->ended++;
+    o->ended_bytes += n->size;
+}
+
+QY_INLINE void qy_quarantine_push(struct qy_observer *o, qy_block_node_t *n, size_t bytes) {
+    qy_node_push(&o->quarantine, n);
+    o->waiting += bytes;
 }
 
 // Blocks of a group lie side by side in the list. It is searched from the end that is nearer: frames of a stack end at
@@ -149,6 +171,7 @@ QY_INLINE void qy_node_leave(struct qy_observer *o, qy_block_node_t *n) {
     qy_block_node_t **b = qy_node_bucket(o, n->ptr);
     while (*b != n) b = &(*b)->same_bucket;
     *b = n->same_bucket;
+    o->left++;
 }
 
 QY_INLINE qy_block_node_t *qy_node_find(struct qy_observer *o, const void *ptr, bool freed) {
@@ -160,12 +183,15 @@ QY_INLINE qy_block_node_t *qy_node_find(struct qy_observer *o, const void *ptr, 
 
 // ---- nodes ------------------------------------------------------------------------------------------------
 
+// Those in the table.
+QY_INLINE uint64_t qy_node_known(const struct qy_observer *o) { return o->begun - o->left; }
+
 // One for a new block. NULL: no memory.
 QY_COLD qy_block_node_t *qy_node_make(struct qy_observer *o);
 QY_INLINE qy_block_node_t *qy_node_take(struct qy_observer *o) {
     QY_NEEDS(&o->lock);
     qy_block_node_t *n = o->spares;
-    if (QY_UNLIKELY(!n || o->live.blocks + o->quarantine.blocks >= o->buckets)) return qy_node_make(o);
+    if (QY_UNLIKELY(!n || qy_node_known(o) >= o->buckets)) return qy_node_make(o);
     o->spares = n->older;
     return n;
 }
@@ -180,8 +206,10 @@ QY_INLINE void qy_node_spare(struct qy_observer *o, qy_block_node_t *n) {
 
 // Out of quarantine and table, in front of the chain `out`.
 QY_INLINE qy_block_node_t *qy_node_leaves(struct qy_observer *o, qy_block_node_t *n, qy_block_node_t *out) {
+    qy_assert(o->waiting >= qy_node_ended_bytes(n));
     qy_node_leave(o, n);
-    qy_age_remove(&o->quarantine, n, qy_node_ended_bytes(n));
+    qy_node_remove(&o->quarantine, n);
+    o->waiting -= qy_node_ended_bytes(n);
     n->older = out;
     return n;
 }
@@ -189,7 +217,7 @@ QY_INLINE qy_block_node_t *qy_node_leaves(struct qy_observer *o, qy_block_node_t
 // Those that it has no room for any more, chained by `older`.
 QY_COLD qy_block_node_t *qy_node_evict(struct qy_observer *o, size_t bytes);
 QY_INLINE qy_block_node_t *qy_node_too_many(struct qy_observer *o) {
-    if (QY_LIKELY(o->quarantine.bytes <= QY_QUARANTINE_BYTES)) return NULL;
+    if (QY_LIKELY(o->waiting <= QY_QUARANTINE_BYTES)) return NULL;
     return qy_node_evict(o, QY_QUARANTINE_BYTES - QY_QUARANTINE_LEAVES);
 }
 

@@ -214,15 +214,16 @@ QY_INLINE void *new_block(quarry_pool_t *pool, const qy_stack_regs_t *caller, ui
 
 void *qy_observe_alloc(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t group, size_t size,
     size_t alignment, unsigned flags) {
-    if (QY_LIKELY(qy_guards_plainly(pool))) return qy_guarded_alloc(pool, caller, group, size, alignment, flags);
+    if (QY_LIKELY(qy_only_guards(pool))) return qy_guarded_alloc(pool, caller, group, size, alignment, flags);
     void *p = new_block(pool, caller, group, size, alignment, flags);
+    if (p && pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_ALLOC, size);
     return pool->mode & QY_MODE_RECORDED ? qy_pool_trace_alloc(pool, size, alignment, p) : p;
 }
 
 void qy_observe_free(quarry_pool_t *pool, const qy_stack_regs_t *caller, void *ptr) {
     if (!ptr) return;
     bool frees = pool->ops->capabilities & QUARRY_POOL_FREES;
-    if (QY_LIKELY(qy_guards_plainly(pool) && frees)) {
+    if (QY_LIKELY(qy_only_guards(pool) && frees)) {
         qy_observe_leave(pool, qy_guarded_free(pool, caller, ptr));
         return;
     }
@@ -233,11 +234,12 @@ void qy_observe_free(quarry_pool_t *pool, const qy_stack_regs_t *caller, void *p
         if (qy_observer_explain(o, ptr, &found) != QY_IS_BLOCK) qy_found_pointer(pool, caller, "free", ptr);
         return;
     }
-    qy_block_node_t *n = qy_observer_take(o, ptr);
+    qy_block_node_t *n = qy_observer_take(o, ptr, false);
     if (QY_UNLIKELY(!n)) {
         qy_found_pointer(pool, caller, "free", ptr);
         return;
     }
+    if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_FREE, 0);
     if (pool->mode & QY_MODE_GUARD) n->died = qy_origin(caller);
     if (pool->mode & QY_MODE_RECORDED) qy_pool_trace_free(pool, ptr);
     block_ends(pool, n);
@@ -258,11 +260,12 @@ void *qy_observe_resize(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint
     void *p = new_block(pool, caller, group, size, alignment, flags);
     if (!p) return NULL;
     memcpy(p, ptr, qy_min(old.size, size));
-    qy_block_node_t *n = qy_observer_take(pool->info->observer, ptr);
+    qy_block_node_t *n = qy_observer_take(pool->info->observer, ptr, true);
     if (QY_UNLIKELY(!n)) {  // another thread was quicker
         qy_found_pointer(pool, caller, "resize", ptr);
         return p;
     }
+    if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_RESIZE, size);
     qy_pool_trace_resized(pool, ptr, size, p);
     if (pool->mode & QY_MODE_GUARD) n->died = qy_origin(caller);
     block_ends(pool, n);
@@ -284,7 +287,7 @@ static void fenced_blocks_end(quarry_pool_t *pool, qy_block_node_t *chain) {
 
 void qy_observe_end(quarry_pool_t *pool, const qy_stack_regs_t *caller, uint64_t first, uint64_t last) {
     if (!pool->info->observer) return;
-    if (QY_LIKELY(qy_guards_plainly(pool) && !pool->ops->raw_free)) {
+    if (QY_LIKELY(qy_only_guards(pool) && !pool->ops->raw_free)) {
         qy_observe_leave(pool, qy_guarded_end(pool, caller, first, last));
         return;
     }
@@ -336,7 +339,7 @@ size_t qy_observe_usable(quarry_pool_t *pool, const void *ptr) {
     return qy_observer_explain(pool->info->observer, ptr, &found) == QY_IS_BLOCK ? found.size : 0;
 }
 
-uint64_t qy_observe_live(quarry_pool_t *pool) { return qy_observer_live(pool->info->observer, NULL); }
+uint64_t qy_observe_live(quarry_pool_t *pool) { return qy_observer_live(pool->info->observer); }
 
 static bool intact(const qy_block_node_t *n, void *arg) {
     const quarry_pool_t *pool = arg;
@@ -351,7 +354,6 @@ const char *qy_observe_check(quarry_pool_t *pool) {
 
 void qy_observe_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
     if (!pool->info->observer) return;
-    size_t bytes;
-    qy_observer_live(pool->info->observer, &bytes);
-    stats->used_bytes = bytes;
+    qy_observer_stats(pool->info->observer, stats);
+    if (!(pool->ops->capabilities & QUARRY_POOL_FREES)) stats->frees = 0;
 }

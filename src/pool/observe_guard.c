@@ -38,7 +38,7 @@ QY_INLINE void *guarded_begin(quarry_pool_t *pool, const qy_stack_regs_t *caller
         n->died = 0;
         n->freed = n->fenced = false;
         qy_node_enter(o, n);
-        qy_age_push(&o->live, n, size);
+        qy_live_push(o, n, size);
     }
     qy_lock_drop(&o->lock);
     if (QY_UNLIKELY(!n)) return guard_no_node(pool, raw, raw_bytes, size);
@@ -66,7 +66,7 @@ QY_INLINE void guard_dies(quarry_pool_t *pool, struct qy_observer *o, qy_block_n
     n->died = died;
     qy_zones_end(pool, n);
     n->freed = true;
-    qy_age_push(&o->quarantine, n, n->raw_bytes + sizeof *n);
+    qy_quarantine_push(o, n, n->raw_bytes + sizeof *n);
 }
 
 static QY_COLD void guard_no_block(quarry_pool_t *pool, const qy_stack_regs_t *caller, void *ptr) {
@@ -79,7 +79,7 @@ qy_block_node_t *qy_guarded_free(quarry_pool_t *pool, const qy_stack_regs_t *cal
     qy_lock_take(&o->lock);
     qy_block_node_t *n = qy_node_find(o, ptr, false), *leave = NULL;
     if (QY_LIKELY(n != NULL)) {
-        qy_age_remove(&o->live, n, qy_node_live_bytes(n));
+        qy_live_remove(o, n);
         guard_dies(pool, o, n, died);
         leave = qy_node_too_many(o);
     }
@@ -95,7 +95,7 @@ qy_block_node_t *qy_guarded_end(quarry_pool_t *pool, const qy_stack_regs_t *call
     qy_block_node_t *n = qy_node_newest_of(o, first, last);
     for (qy_block_node_t *older; n && n->group - first <= last - first; n = older) {
         older = n->older;
-        qy_age_remove(&o->live, n, qy_node_live_bytes(n));
+        qy_live_remove(o, n);
         guard_dies(pool, o, n, died);
     }
     qy_block_node_t *leave = qy_node_too_many(o);

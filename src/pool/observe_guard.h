@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
-// observe_guard.h: the operations of observe.h in mode GUARD without fences or recorder, the mode that most checked
-// programs have: each step that the other modes take one by one, in one pass under the observer's lock.
+// observe_guard.h: the operations of observe.h in mode GUARD without fences, log or recorder, the mode that most
+// checked programs have: each step that the other modes take one by one, in one pass under the observer's lock.
 #ifndef QY_POOL_OBSERVE_GUARD_H
 #define QY_POOL_OBSERVE_GUARD_H
 
 #include "pool/node.h"
 #include "stacks/stack.h"
 
-QY_INLINE bool qy_guards_plainly(const quarry_pool_t *pool) {
-    return (pool->mode & (QY_MODE_GUARD | QY_MODE_FENCE | QY_MODE_RECORDED)) == QY_MODE_GUARD;
-}
-// And is not counted, so the kind has nothing to do beside.
 QY_INLINE bool qy_only_guards(const quarry_pool_t *pool) {
     return (pool->mode & (QY_MODE_GUARD | QY_MODE_FENCE | QY_MODE_COUNTED)) == QY_MODE_GUARD;
 }

@@ -15,7 +15,7 @@
 // slow path, whose first lines are
 //
 //   if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) return qy_observe_alloc(pool, group, size, alignment, flags);
-//   if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_ALLOC, size);
+//   if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_ALLOC, size);  // the observer counts, too
 //
 // so that observing costs nothing when it is off. observe.h: canaries, poison for AddressSanitizer and
 // valgrind, quarantine, pass-through. log.h: counting and the log. trace.h: what the recorder of traces is told; a
@@ -95,8 +95,8 @@ void qy_pool_retire(quarry_pool_t *pool);
 // Take it out of the list and give the structure back. All chunks have been put back.
 void qy_pool_drop(quarry_pool_t *pool);
 
-// A fork handler of a lock that a walk holds, and is out (lock.h), while it calls the program's code. A fork does not wait
-// for that code. To end, a walk takes `walk_ends` within `lock`, comes back, and drops `lock` first.
+// A fork handler of a lock that a walk holds, and is out (lock.h), while it calls the program's code. A fork does not
+// wait for that code. To end, a walk takes `walk_ends` within `lock`, comes back, and drops `lock` first.
 void qy_pool_fork_walked(qy_lock_t *lock, qy_lock_t *walk_ends, int phase);
 
 // What a destroyed pool's operations are, as long as its record is not reused: each ends the process. (destroyed.c)

@@ -120,7 +120,6 @@ typedef struct pow2 {
     _Atomic size_t purge_at;  // `dirty` at which pages are given back
     _Atomic size_t empty;     // bytes of regions that are one free block
     _Atomic uint64_t steals, purged, resizes, resize_requested, in_place, by_join;
-    _Atomic uint64_t observed_allocs, observed_frees, observed_requested;  // while observed: here, and not below
 
     pow2_partition_t partitions[];
 } pow2_t;

@@ -52,7 +52,8 @@ static void write_numbers(pool_page_entry_t *e, quarry_pool_t *pool, bool ask, u
         .resizes = LOAD(resizes)};
     bool known = ask && pool->ops->stats && !(pool->mode & QY_MODE_OBSERVED) && (!i->stats_lock || pool->mode);
     if (known) pool->ops->stats(pool, &s);
-    else if (!pool->mode) s.requested_bytes = s.allocs = s.frees = s.resizes = QUARRY_STATS_PAGE_UNKNOWN;
+    else if (!(pool->mode & QY_MODE_COUNTED))
+        s.requested_bytes = s.allocs = s.frees = s.resizes = QUARRY_STATS_PAGE_UNKNOWN;
     qy_stats_put(&e->at_ns, now);
     qy_stats_put(&e->held_bytes, s.held_bytes);
     qy_stats_put(&e->peak_held_bytes, s.peak_held_bytes);

@@ -515,11 +515,19 @@ POOL_TEST(statistics) {
     CHECK_LE(during.used_bytes, before.used_bytes + 1000000);
     CHECK(pool->mode & QY_MODE_PASS || during.held_bytes >= during.used_bytes);
     CHECK_GE(during.peak_held_bytes, before.peak_held_bytes);
+    bool observed = pool->info->observer != NULL;
+    if (observed) {
+        CHECK_EQ(during.allocs, before.allocs + 100);
+        CHECK_EQ(during.requested_bytes, before.requested_bytes + 500000);
+        // And for the log, if there is one.
+        if (mode & QY_MODE_COUNTED) CHECK_EQ(atomic_load(&pool->info->allocs), during.allocs);
+    }
     for (int i = 0; i < 100; i++) quarry_pool_free(pool, p[i], 5000);
     if (can(pool, QUARRY_POOL_FREES)) {
         quarry_pool_stats_t after;
         quarry_pool_stats(pool, &after);
         CHECK_LE(after.used_bytes, before.used_bytes + 8192);
+        if (observed) CHECK_EQ(after.frees, before.frees + 100);
     }
     close_pool(pool);
 }

@@ -25,8 +25,8 @@ static void plain_raw_free(quarry_pool_t *pool, void *p, size_t size) {
     quarry_pool_free(quarry_libc_pool(), p, size);
 }
 static void *plain_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
-    if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_ALLOC, size);
     if (pool->mode & QY_MODE_OBSERVED) return qy_observe_alloc(pool, &QY_STACK_CALLER(), group, size, alignment, flags);
+    if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_ALLOC, size);
     return quarry_pool_alloc(quarry_libc_pool(), size, alignment, flags);
 }
 static void *plain_resize(
@@ -35,9 +35,12 @@ static void *plain_resize(
     return qy_observe_resize(pool, &QY_STACK_CALLER(), group, ptr, size, alignment, flags);
 }
 static void plain_free(quarry_pool_t *pool, void *ptr, size_t size) {
+    if (pool->mode & QY_MODE_OBSERVED) {
+        qy_observe_free(pool, &QY_STACK_CALLER(), ptr);
+        return;
+    }
     if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_FREE, 0);
-    if (pool->mode & QY_MODE_OBSERVED) qy_observe_free(pool, &QY_STACK_CALLER(), ptr);
-    else quarry_pool_free(quarry_libc_pool(), ptr, size);
+    quarry_pool_free(quarry_libc_pool(), ptr, size);
 }
 static void plain_destroy(quarry_pool_t *pool) {
     qy_observe_close(pool);

@@ -243,37 +243,21 @@ static void *pow2_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) 
 }
 
 static void *pow2_observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
-    pow2_t *w = (pow2_t *)pool;
-    if (!(pool->mode & QY_MODE_OBSERVED)) {
-        qy_count(pool, QY_COUNT_ALLOC, size);
-        return qy_pool_trace_alloc(pool, size, alignment, pow2_alloc(pool, size, alignment, flags));
-    }
-    void *p = qy_observe_alloc(pool, &QY_STACK_CALLER(), 0, size, alignment, flags);
-    if (p) {
-        pow2_add(&w->observed_allocs, 1);
-        pow2_add(&w->observed_requested, size);
-    }
-    return p;
+    if (pool->mode & QY_MODE_OBSERVED) return qy_observe_alloc(pool, &QY_STACK_CALLER(), 0, size, alignment, flags);
+    qy_count(pool, QY_COUNT_ALLOC, size);
+    return qy_pool_trace_alloc(pool, size, alignment, pow2_alloc(pool, size, alignment, flags));
 }
 static void *pow2_observed_resize(
     quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
-    pow2_t *w = (pow2_t *)pool;
     if (!ptr) return pow2_observed_alloc(pool, size, alignment, flags);
-    if (!(pool->mode & QY_MODE_OBSERVED)) {
-        qy_count(pool, QY_COUNT_RESIZE, size);
-        return resize(pool, ptr, old_size, size, alignment, flags, true);
-    }
-    void *p = qy_observe_resize(pool, &QY_STACK_CALLER(), 0, ptr, size, alignment, flags);
-    if (p) {
-        pow2_add(&w->resizes, 1);
-        pow2_add(&w->resize_requested, size);
-    }
-    return p;
+    if (pool->mode & QY_MODE_OBSERVED)
+        return qy_observe_resize(pool, &QY_STACK_CALLER(), 0, ptr, size, alignment, flags);
+    qy_count(pool, QY_COUNT_RESIZE, size);
+    return resize(pool, ptr, old_size, size, alignment, flags, true);
 }
 static void pow2_observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
     if (pool->mode & QY_MODE_OBSERVED) {
         qy_observe_free(pool, &QY_STACK_CALLER(), ptr);
-        pow2_add(&((pow2_t *)pool)->observed_frees, 1);
     } else {
         qy_count(pool, QY_COUNT_FREE, 0);
         qy_pool_trace_free(pool, ptr);
@@ -284,8 +268,7 @@ static size_t pow2_observed_usable(quarry_pool_t *pool, const void *ptr) {
     return pool->mode & QY_MODE_OBSERVED ? qy_observe_usable(pool, ptr) : pow2_usable(pool, ptr);
 }
 
-static uint64_t pow2_freed(const pow2_t *w, bool observed) {
-    if (observed) return atomic_load_explicit(&w->observed_frees, memory_order_acquire);
+static uint64_t pow2_freed(const pow2_t *w) {
     uint64_t frees = atomic_load_explicit(&w->mapped_frees, memory_order_acquire);
     for (unsigned i = 0; i < w->partition_count; i++)
         frees += atomic_load_explicit(&w->partitions[i].frees, memory_order_acquire);
@@ -294,10 +277,10 @@ static uint64_t pow2_freed(const pow2_t *w, bool observed) {
 
 static void pow2_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
     pow2_t *w = (pow2_t *)pool;
-    bool observed = pool->mode & QY_MODE_OBSERVED;
+    if (pool->mode & QY_MODE_OBSERVED) return;  // the observer knows
     uint64_t allocs = 0, requested = 0;
     size_t used = atomic_load_explicit(&w->mapped_bytes, memory_order_relaxed);
-    stats->frees = pow2_freed(w, observed);  // before allocations, so that it is never more than these
+    stats->frees = pow2_freed(w);  // before allocations, so that it is never more than these
     for (unsigned i = 0; i < w->partition_count; i++) {
         const pow2_partition_t *q = &w->partitions[i];
         allocs += pow2_get(&q->allocs);
@@ -305,11 +288,9 @@ static void pow2_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
         used += atomic_load_explicit(&q->used_bytes, memory_order_relaxed);
     }
     stats->resizes = pow2_get(&w->resizes);
-    stats->allocs = observed ? pow2_get(&w->observed_allocs) : allocs + pow2_get(&w->mapped_allocs);
-    stats->requested_bytes =
-        (observed ? pow2_get(&w->observed_requested) : requested + pow2_get(&w->mapped_requested)) +
-        pow2_get(&w->resize_requested);
-    if (!observed) stats->used_bytes = used;
+    stats->allocs = allocs + pow2_get(&w->mapped_allocs);
+    stats->requested_bytes = requested + pow2_get(&w->mapped_requested) + pow2_get(&w->resize_requested);
+    stats->used_bytes = used;
 }
 
 // ---- life -----------------------------------------------------------------------------------------------------------

@@ -280,7 +280,8 @@ static void tlsf_stats(quarry_pool_t *pool, quarry_pool_stats_t *stats) {
     size_t lent = atomic_load_explicit(&t->lent, memory_order_relaxed);
     stats->held_bytes += lent;
     stats->peak_held_bytes = qy_max(stats->peak_held_bytes, stats->held_bytes);
-    if (!(pool->mode & QY_MODE_OBSERVED)) stats->used_bytes = atomic_load_explicit(&t->used, memory_order_relaxed);
+    if (pool->mode & QY_MODE_OBSERVED) return;  // the observer knows the rest
+    stats->used_bytes = atomic_load_explicit(&t->used, memory_order_relaxed);
     stats->allocs = atomic_load_explicit(&t->allocs, memory_order_relaxed);
     stats->frees = atomic_load_explicit(&t->frees, memory_order_relaxed);
     stats->resizes = atomic_load_explicit(&t->resizes, memory_order_relaxed);
@@ -335,20 +336,9 @@ static void locked_fork(quarry_pool_t *pool, int phase) {
 // ---- observed, logged or recorded
 // ------------------------------------------------------------------------------------
 
-// The counters are the kind's in every mode. Several threads may be here, unlike where the lock is held.
-static void note(tlsf_t *t, _Atomic uint64_t *counter, size_t size) {
-    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&t->requested, size, memory_order_relaxed);
-}
-
 static void *tlsf_observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     tlsf_t *t = (tlsf_t *)pool;
-    if (pool->mode & QY_MODE_OBSERVED) {
-        void *p = qy_observe_alloc(pool, &QY_STACK_CALLER(), 0, size, alignment, flags);
-        if (p) note(t, &t->allocs, size);
-        if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_ALLOC, size);
-        return p;
-    }
+    if (pool->mode & QY_MODE_OBSERVED) return qy_observe_alloc(pool, &QY_STACK_CALLER(), 0, size, alignment, flags);
     tlsf_lock(t);
     qy_count(pool, QY_COUNT_ALLOC, size);
     void *p = qy_pool_trace_alloc(pool, size, alignment, tlsf_alloc(pool, size, alignment, flags));
@@ -359,12 +349,8 @@ static void *tlsf_observed_resize(
     quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     tlsf_t *t = (tlsf_t *)pool;
     if (!ptr) return tlsf_observed_alloc(pool, size, alignment, flags);
-    if (pool->mode & QY_MODE_OBSERVED) {
-        void *p = qy_observe_resize(pool, &QY_STACK_CALLER(), 0, ptr, size, alignment, flags);
-        if (p) note(t, &t->resizes, size);
-        if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_RESIZE, size);
-        return p;
-    }
+    if (pool->mode & QY_MODE_OBSERVED)
+        return qy_observe_resize(pool, &QY_STACK_CALLER(), 0, ptr, size, alignment, flags);
     tlsf_lock(t);
     qy_count(pool, QY_COUNT_RESIZE, size);
     void *p = qy_pool_trace_resized(pool, ptr, size, tlsf_resize(pool, ptr, old_size, size, alignment, flags));
@@ -375,8 +361,6 @@ static void tlsf_observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
     tlsf_t *t = (tlsf_t *)pool;
     if (pool->mode & QY_MODE_OBSERVED) {
         qy_observe_free(pool, &QY_STACK_CALLER(), ptr);
-        note(t, &t->frees, 0);
-        if (pool->mode & QY_MODE_COUNTED) qy_count(pool, QY_COUNT_FREE, 0);
         return;
     }
     tlsf_lock(t);
