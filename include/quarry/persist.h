@@ -35,7 +35,8 @@
 //    into blocks.
 //  - Processes: one process has the file open for writing, any number for reading. See quarry_persist_read_begin.
 //  - Fork: the pool stays with the parent. The child may read, and its operations fail with EPERM. In shared mode the
-//    child's mapping is read-only.
+//    child's mapping is read-only, and quarry_persist_refresh maps what the parent's pool has grown by. In journal mode
+//    the child sees the pool of the fork until the parent's next sync. From then on quarry_persist_read_begin gives 0.
 //  - Cost: an operation takes some 20 logged words. Only growth makes a system call.
 //  - Alignment: 16, and up to 2 MiB by quarry_pool_alloc on quarry_persist_pool.
 //  - Errors: functions return 0, NULL or -1 with errno, and quarry_persist_error says why. Every function that changes
@@ -181,12 +182,13 @@ QUARRY_API int quarry_persist_sync(quarry_persist_t *store) QUARRY_NOEXCEPT;
 
 /// Begin to read a pool that another process writes. The result is a mark for quarry_persist_read_ok. 0: an operation
 /// is in progress, or its writer died in it, so try again. A store that was opened after its writer had died in an
-/// operation gets 0 for good once another writer has come: open it again.
+/// operation gets 0 for good once another writer has come: open it again. So does a fork's child in journal mode, once
+/// its parent has synced.
 QUARRY_API uint64_t quarry_persist_read_begin(const quarry_persist_t *store) QUARRY_NOEXCEPT;
 /// 1 if no operation happened since `mark` (in journal mode: no sync), so what was read belongs together. Else 0: begin
 /// again. Plain stores into blocks are no operations, and are not seen.
 QUARRY_API int quarry_persist_read_ok(const quarry_persist_t *store, uint64_t mark) QUARRY_NOEXCEPT;
-/// For a reader: map what the pool has grown by. Addresses stay. Returns 0, or -1 with errno.
+/// For a reader, or a fork's child: map what the pool has grown by. Addresses stay. Returns 0, or -1 with errno.
 QUARRY_API int quarry_persist_refresh(quarry_persist_t *store) QUARRY_NOEXCEPT;
 
 /// Verify every block, list and count. Returns 0, or -1 with EUCLEAN: quarry_persist_error has reason and offset.

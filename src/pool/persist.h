@@ -80,7 +80,7 @@ struct quarry_persist {
     bool sync_failed;     // for good
     bool own_pages;       // the kernel tells which pages we have changed
     uint64_t mark_count;  // of the journal mark in the file
-    uint64_t file_log;    // a reader's view that was repaired: words->log in the file, which the view has no more
+    uint64_t file_log;    // of a private mapping: words->log in the file, which the view may have no more
 };
 
 // ---- errors (persist_file.c) ----------------------------------------------------------------------------

@@ -185,6 +185,67 @@ TEST(fork_with_a_pool) {
     CHECK_EQ(quarry_persist_close(s), 0);
 }
 
+// A child of a journal's writer has copies of some pages, as they were at the fork. The others are the file's, which
+// has what the parent's next sync stores.
+TEST(a_child_reads_until_the_next_sync) {
+    int ready[2], synced[2], status;
+    char c = 0;
+    quarry_persist_t *s = pt_new(pt_path, QUARRY_PERSIST_JOURNAL);
+    uint64_t *slots = pt_slots(s, 4);
+    CHECK(quarry_persist_alloc_to(s, &slots[0], 200, 0) && quarry_persist_alloc_to(s, &slots[1], 70000, 0));
+    CHECK_EQ(quarry_persist_sync(s), 0);
+    pt_fill(s, slots[0], 1, 100);
+    CHECK(pipe(ready) == 0 && pipe(synced) == 0);
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid == 0) {
+        close(synced[1]);
+        uint64_t mark = quarry_persist_read_begin(s);
+        if (!mark || !quarry_persist_read_ok(s, mark) || write(ready[1], &c, 1) != 1) _exit(1);
+        if (read(synced[0], &c, 1) != 1) _exit(2);
+        _exit(quarry_persist_read_ok(s, mark) || quarry_persist_read_begin(s) ? 3 : 0);
+    }
+    close(ready[1]);
+    CHECK_EQ(read(ready[0], &c, 1), 1);
+    pt_fill(s, slots[0], 2, 100);
+    pt_fill(s, slots[1], 2, 60000);
+    CHECK_EQ(quarry_persist_sync(s), 0);
+    CHECK_EQ(write(synced[1], &c, 1), 1);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    close(ready[0]);
+    for (int i = 0; i < 2; i++) close(synced[i]);
+    CHECK_EQ(quarry_persist_close(s), 0);
+}
+
+// In shared mode it may follow what the parent's pool grows by, and only read that.
+TEST(a_child_refreshes) {
+    int grown_by[2], status;
+    uint64_t at;
+    quarry_persist_t *s = pt_new(pt_path, 0);
+    CHECK(pipe(grown_by) == 0);
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid == 0) {
+        close(grown_by[1]);
+        if (read(grown_by[0], &at, sizeof at) != sizeof at || quarry_persist_at(s, at + (1 << 20))) _exit(1);
+        if (quarry_persist_refresh(s)) _exit(2);
+        const unsigned char *p = quarry_persist_at(s, at);
+        if (!p || !quarry_persist_at(s, at + (1 << 20)) || !only_bytes(p, 9, 2 << 20)) _exit(3);
+        signal(SIGSEGV, SIG_DFL);
+        *(volatile unsigned char *)(uintptr_t)p = 1;
+        _exit(4);
+    }
+    at = quarry_persist_alloc(s, 2 << 20, 0);
+    CHECK(at);
+    memset(quarry_persist_at(s, at), 9, 2 << 20);
+    CHECK_EQ(write(grown_by[1], &at, sizeof at), sizeof at);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    for (int i = 0; i < 2; i++) close(grown_by[i]);
+    CHECK_EQ(quarry_persist_close(s), 0);
+}
+
 // A transaction and a walk run the user's code with the pool's lock: that may need what a fork, which waits for them,
 // has frozen.
 static quarry_persist_t *open_pool;

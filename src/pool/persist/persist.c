@@ -305,18 +305,20 @@ int quarry_persist_sync(quarry_persist_t *s) {
 // A view that was repaired has copies of some pages, those of the log and the mark among them, and of the others what
 // the file has. It is sound until the next writer comes, who changes one of the two in the file before anything else
 // that the view does not have.
-static uint64_t moment_of_repaired(const quarry_persist_t *s) {
+// The same is true of what a fork's child sees of a pool with a journal. If another thread's transaction was open at
+// the fork, the child's words say so for ever.
+static uint64_t moment_of_copies(const quarry_persist_t *s) {
     qy_persist_mark_t mark;
     uint64_t log;
     bool same = qy_persist_read_mark(s->fd, &mark) && qy_os_file_read_at(s->fd, &log, 8, QY_PERSIST_UNIT) == 0 &&
-                mark.count == s->mark_count && log == s->file_log;
+                mark.count == s->mark_count && log == s->file_log && (s->words->log & 0xFFFF) == 0;
     return same ? (log >> 16) + mark.count + 1 : 0;
 }
 
 // The transaction's number and the journal's count only ever grow, so their sum names a moment. A mark
 // that is being written does not fit its sum.
 uint64_t quarry_persist_read_begin(const quarry_persist_t *s) {
-    if ((s->flags & QUARRY_PERSIST_READ_ONLY) && s->private_map) return moment_of_repaired(s);
+    if (s->private_map && (s->foreign || (s->flags & QUARRY_PERSIST_READ_ONLY))) return moment_of_copies(s);
     const uint64_t *from = (const uint64_t *)(const void *)(s->base + 2 * QY_PERSIST_SECTOR);
     qy_persist_mark_t mark;
     for (size_t i = 0; i < sizeof mark / 8; i++) ((uint64_t *)&mark)[i] = __atomic_load_n(from + i, __ATOMIC_ACQUIRE);

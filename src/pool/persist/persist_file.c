@@ -69,8 +69,8 @@ static bool persist_file_open(quarry_persist_t *s, const char *path, qy_file_sta
 }
 
 static bool map_more(quarry_persist_t *s, uint64_t end) {
-    unsigned how = s->private_map ? QY_MAP_WRITE : s->flags & QUARRY_PERSIST_READ_ONLY ? QY_MAP_SHARED
-                                                                                       : QY_MAP_SHARED | QY_MAP_WRITE;
+    bool reads = s->foreign || (s->flags & QUARRY_PERSIST_READ_ONLY);
+    unsigned how = s->private_map ? QY_MAP_WRITE : QY_MAP_SHARED | (reads ? 0 : QY_MAP_WRITE);
     if (end == s->mapped) return true;
     if (end > s->reserved) return qy_persist_fail(ENOMEM, "the pool needs more address space than max_bytes", 0);
     if (!qy_os_map_at(s->base + s->mapped, end - s->mapped, s->fd, s->mapped, how))
@@ -254,7 +254,10 @@ static bool open_writer(quarry_persist_t *s, const qy_persist_header_t *h, uint6
         if (!r && !map_more(s, qy_round_down(bytes, QY_PERSIST_UNIT))) return false;
     }
     if (r) return qy_persist_fail(-r, "the file cannot be written", 0);
-    if (journal) qy_persist_probe_pages(s);
+    if (!journal) return true;
+    r = qy_os_file_read_at(s->fd, &s->file_log, 8, QY_PERSIST_UNIT);
+    if (r) return qy_persist_fail(-r, "the file cannot be read", QY_PERSIST_UNIT);
+    qy_persist_probe_pages(s);
     return true;
 }
 
@@ -421,7 +424,7 @@ int quarry_persist_close(quarry_persist_t *s) {
 
 int quarry_persist_refresh(quarry_persist_t *s) {
     qy_file_stat_t st;
-    if (!(s->flags & QUARRY_PERSIST_READ_ONLY) || s->private_map) return 0;
+    if (s->private_map || !(s->foreign || (s->flags & QUARRY_PERSIST_READ_ONLY))) return 0;
     qy_persist_enter(s);
     qy_lock_take(&s->step);
     int r = qy_os_file_stat(s->fd, &st);

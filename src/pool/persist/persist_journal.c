@@ -224,6 +224,7 @@ static bool sync_journal(quarry_persist_t *s, uint64_t *bits, size_t page) {
     if (!r) r = qy_persist_clear_mark(s->fd, j.mark.count + 1);
     if (r) return failed(s, r, true);
     s->mark_count = j.mark.count + 1;
+    s->file_log = s->words->log;
     qy_os_file_truncate(s->fd, s->mapped);  // refused: the next journal uses it
     forget_pages(&j);
     return true;
