@@ -211,6 +211,8 @@ extern const quarry_pool_ops_t qy_persist_ops;
 // For operations: the lock, unless this thread's transaction has it. False: not now, errno.
 bool qy_persist_enter(quarry_persist_t *s);
 void qy_persist_leave(quarry_persist_t *s);
+// May this process change the pool? False: EPERM, EROFS.
+bool qy_persist_may_change(const quarry_persist_t *s);
 void qy_persist_count(quarry_persist_t *s, qy_count_t what, size_t size);  // with the lock
 bool qy_persist_commit_step(quarry_persist_t *s);
 // quarry_persist_alloc and quarry_persist_free for a caller further out.

@@ -33,6 +33,14 @@ TEST(one_writer) {
     CHECK_EQ(quarry_persist_set(s, &slots[0], 1), 0);
     CHECK_EQ(quarry_persist_read_begin(r2), 0);
     CHECK_EQ(quarry_persist_abort(s), 0);
+    // Nor does a reader resize in place.
+    CHECK(quarry_persist_alloc_to(s, &slots[1], 10, 0));
+    void *there = quarry_persist_at(r1, slots[1]);
+    for (unsigned zero = 0; zero < 2; zero++) {
+        errno = 0;
+        CHECK(!quarry_pool_resize(quarry_persist_pool(r1), there, 10, 20, 8, zero ? QUARRY_POOL_ZERO : 0));
+        CHECK_EQ(errno, EROFS);
+    }
     // Growth is seen when asked for.
     uint64_t far = quarry_persist_alloc_to(s, &slots[0], 1 << 20, QUARRY_POOL_ZERO);
     memset(quarry_persist_at(s, far), 9, 1 << 20);
@@ -148,6 +156,8 @@ static void child_of_fork(quarry_persist_t *s, uint64_t *slots) {
     if (quarry_persist_alloc(s, 10, 0) || errno != EPERM) _exit(2);
     if (quarry_persist_free_from(s, &slots[0]) != -1 || errno != EPERM) _exit(3);
     if (quarry_persist_sync(s) != -1 || quarry_persist_begin(s) != -1) _exit(4);
+    void *block = quarry_persist_at(s, slots[0]);
+    if (quarry_pool_resize(quarry_persist_pool(s), block, 120, 180, 8, QUARRY_POOL_ZERO) || errno != EPERM) _exit(7);
     if (quarry_persist_check(s)) _exit(5);
     if (quarry_persist_close(s)) _exit(6);
     _exit(0);

@@ -24,12 +24,16 @@ void qy_persist_leave(quarry_persist_t *s) {
     if (!in_transaction(s)) qy_lock_drop(&s->lock);
 }
 
+bool qy_persist_may_change(const quarry_persist_t *s) {
+    if (s->foreign) return qy_persist_fail(EPERM, "the pool belongs to the process that forked", 0);
+    return !(s->flags & QUARRY_PERSIST_READ_ONLY) || qy_persist_fail(EROFS, "the pool is open for reading only", 0);
+}
+
 static bool enter_to_write(quarry_persist_t *s) {
     qy_persist_enter(s);
-    if (!s->foreign && !(s->flags & QUARRY_PERSIST_READ_ONLY)) return true;
-    qy_persist_leave(s);
-    return s->foreign ? qy_persist_fail(EPERM, "the pool belongs to the process that forked", 0)
-                      : qy_persist_fail(EROFS, "the pool is open for reading only", 0);
+    bool may = qy_persist_may_change(s);
+    if (!may) qy_persist_leave(s);
+    return may;
 }
 
 // One step of the caller's transaction, or a whole one.

@@ -101,6 +101,7 @@ static void *pool_resize(
     const qy_stack_regs_t caller = QY_STACK_CALLER();
     if (!ptr) return alloc_from(pool, &caller, size, alignment, flags);
     if (!qy_pool_sane(pool, size, alignment)) return qy_pool_refuse(pool, size, alignment);
+    if (!qy_persist_may_change(s)) return refused(pool, size);  // also in place, where zeros may have to be stored
     uint64_t at = persist_pool_place_of(s, &caller, "resize", ptr);
     if (!at) return alloc_from(pool, &caller, size, alignment, flags);
     size_t usable = quarry_persist_size(s, at),
