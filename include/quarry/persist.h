@@ -75,7 +75,7 @@ typedef struct quarry_persist_options {
 /// On failure it returns NULL with errno, and quarry_persist_error says more:
 ///
 ///  - ENOENT, EACCES and the other errors of open(2).
-///  - EAGAIN: another process has the file open for writing.
+///  - EAGAIN: another process has the file open for writing. Of a reader: that process makes the pool, or is busy.
 ///  - EMEDIUMTYPE: the file is no pool, or one of another version or byte order.
 ///  - EUCLEAN: the file is damaged or torn.
 ///  - ENOMEM, ENOSPC: no address space, no room on the disk. EINVAL: the options.

@@ -421,12 +421,31 @@ TEST(interrupted_making) {
     uint64_t creating = QY_PERSIST_CREATING;
     CHECK_EQ(pwrite(fd, &creating, 8, 0), 8);
     CHECK_EQ(pwrite(fd, zeros, 512, QY_PERSIST_UNIT), 512);
+    // A reader is told whether its maker is still at it.
+    CHECK_EQ(qy_os_file_lock(fd), 0);
+    CHECK(!pt_try(pt_path, QUARRY_PERSIST_READ_ONLY));
+    CHECK_EQ(errno, EAGAIN);
     close(fd);
+    CHECK(!pt_try(pt_path, QUARRY_PERSIST_READ_ONLY));
+    CHECK_EQ(errno, EUCLEAN);
     CHECK(!pt_try(pt_path, 0));
     CHECK_EQ(errno, EUCLEAN);
     quarry_persist_t *s = pt_open(pt_path, QUARRY_PERSIST_CREATE);
     CHECK_EQ(quarry_persist_check(s), 0);
     CHECK_EQ(quarry_persist_close(s), 0);
+}
+
+// So is one that comes before there is anything in the file.
+TEST(nothing_made_yet) {
+    unlink(pt_path);
+    int fd = open(pt_path, O_RDWR | O_CREAT, 0600);
+    CHECK_GE(fd, 0);
+    CHECK_EQ(qy_os_file_lock(fd), 0);
+    CHECK(!pt_try(pt_path, QUARRY_PERSIST_READ_ONLY));
+    CHECK_EQ(errno, EAGAIN);
+    close(fd);
+    CHECK(!pt_try(pt_path, QUARRY_PERSIST_READ_ONLY));
+    CHECK_EQ(errno, EMEDIUMTYPE);
 }
 
 // A writer died in an operation: a reader, who may not write, sees the pool without it.

@@ -328,17 +328,31 @@ static bool open_reader(quarry_persist_t *s, const qy_persist_header_t *h, uint6
     return qy_persist_fail(EAGAIN, "the writer is busy", 0);
 }
 
+static int read_header(int fd, qy_persist_header_t *ret_h) { return qy_os_file_read_at(fd, ret_h, sizeof *ret_h, 0); }
+
+// `r`: what reading its header gave. If not, its maker has the lock, and is at it, or died in it.
+static bool is_made(int r, const qy_persist_header_t *h) {
+    return r != -ENODATA && (r || h->magic != QY_PERSIST_CREATING);
+}
+
 static bool open_pool(quarry_persist_t *s, const char *path, uint64_t bytes, const quarry_persist_options_t *o) {
     qy_persist_header_t h;
+    qy_file_stat_t st;
     bool writer = !(s->flags & QUARRY_PERSIST_READ_ONLY), may_create = writer && (s->flags & QUARRY_PERSIST_CREATE);
     if (bytes == 0 && may_create && !create(s, path, o, &bytes)) return false;
-    int r = qy_os_file_read_at(s->fd, &h, sizeof h, 0);
+    int r = read_header(s->fd, &h);
+    if (!writer && !is_made(r, &h)) {
+        if (qy_os_file_locked(s->fd) > 0) return qy_persist_fail(EAGAIN, "the pool is being made", 0);
+        r = read_header(s->fd, &h);  // it may be made by now
+    }
+    // And then have its length.
+    if (!r && !writer && !(r = qy_os_file_stat(s->fd, &st))) bytes = st.bytes;
     if (r)
         return qy_persist_fail(r == -ENODATA ? EMEDIUMTYPE : -r,
             r == -ENODATA ? "the file is too short for a pool" : "the file cannot be read", 0);
     if (h.magic == QY_PERSIST_CREATING && may_create) {
         if (!create(s, path, o, &bytes)) return false;
-        r = qy_os_file_read_at(s->fd, &h, sizeof h, 0);
+        r = read_header(s->fd, &h);
         if (r) return qy_persist_fail(-r, "the file cannot be read", 0);
     }
     if (!check_header(&h, bytes)) return false;
