@@ -222,5 +222,7 @@ int qy_persist_unmake(
     quarry_persist_t *s, const qy_stack_regs_t *caller, quarry_persist_ptr_t *link, quarry_persist_ptr_t at);
 // Close without sync (tests; a child).
 void qy_persist_abandon(quarry_persist_t *s);
+// Of that, what gives memory and descriptors back. May be repeated.
+void qy_persist_let_go(quarry_persist_t *s);
 
 #endif

@@ -334,6 +334,29 @@ TEST(fork_beside_users_code) {
     CHECK_EQ(quarry_persist_close(open_pool), 0);
 }
 
+// Between the end of a pool and that of its record a fork's child leaves alone what was the pool's.
+TEST(fork_beside_a_close) {
+    quarry_persist_t *s = pt_new(pt_path, 0);
+    char *base = s->base;
+    size_t bytes = s->mapped;
+    int lock_fd = s->lock_fd, status;
+    qy_pool_retire(&s->pool);  // as a close does
+    qy_persist_let_go(s);
+    CHECK_EQ(dup2(1, lock_fd), lock_fd);
+    CHECK(mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == base);
+    pid_t pid = fork();
+    CHECK_GE(pid, 0);
+    if (pid == 0) {
+        *(volatile char *)base = 1;
+        _exit(fcntl(lock_fd, F_GETFD) < 0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    munmap(base, bytes);
+    close(lock_fd);
+    qy_persist_abandon(s);
+}
+
 // A signal handler forks that interrupted an operation: what that holds is this thread's.
 static pid_t handlers_child;
 static void fork_in_handler(void *where) {

@@ -361,15 +361,26 @@ static bool open_pool(quarry_persist_t *s, const char *path, uint64_t bytes, con
 
 // ---- life of the object -------------------------------------------------------------------------------------------
 
+// Not amid a fork, whose child closes and protects what the record names: by then others may have the same descriptors
+// and addresses.
+void qy_persist_let_go(quarry_persist_t *s) {
+    qy_lock_take(&s->step);
+    s->words = NULL;
+    if (s->base) qy_os_unmap(s->base, s->reserved);
+    s->base = NULL;
+    s->mapped = 0;
+    atomic_store_explicit(&s->pool.info->held, 0, memory_order_relaxed);
+    if (s->fd >= 0) qy_os_close(s->fd);
+    if (s->lock_fd >= 0) qy_os_close(s->lock_fd);
+    s->fd = s->lock_fd = -1;
+    qy_lock_drop(&s->step);
+}
+
 void qy_persist_abandon(quarry_persist_t *s) {
     qy_pool_retire(&s->pool);
     qy_pool_trace_close(&s->pool);
     qy_persist_watch_close(s);
-    s->words = NULL;
-    if (s->base) qy_os_unmap(s->base, s->reserved);
-    atomic_store_explicit(&s->pool.info->held, 0, memory_order_relaxed);
-    if (s->fd >= 0) qy_os_close(s->fd);
-    if (s->lock_fd >= 0) qy_os_close(s->lock_fd);
+    qy_persist_let_go(s);
     if (s->freed) qy_pool_meta_free(s->freed, QY_PERSIST_FREES_MAX * sizeof *s->freed);
     if (s->traced) qy_pool_meta_free(s->traced, s->room_for_traced * sizeof *s->traced);
     qy_pool_drop(&s->pool);
