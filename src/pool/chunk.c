@@ -36,6 +36,11 @@ static QY_COLD void pool_chunk_changed(quarry_pool_t *pool, qy_log_event_t event
     qy_pool_trace_held(pool);
 }
 
+void qy_pool_grown(quarry_pool_t *pool, size_t bytes) {
+    qy_pool_show(pool, bytes, qy_os_now_ns());
+    if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) pool_chunk_changed(pool, QY_LOG_CHUNK_GET);
+}
+
 static bool pool_chunk_get(quarry_pool_t *pool, size_t bytes, size_t alignment, qy_pool_chunk_t *ret_chunk) {
     qy_pool_info_t *info = pool->info;
     if (!charge(info, bytes)) return false;

@@ -151,6 +151,9 @@ bool qy_chunk_resize(quarry_pool_t *pool, qy_pool_chunk_t *chunk, size_t bytes, 
 // Give it back, whole (of the kernel's also in pieces of whole pages).
 void qy_chunk_put(quarry_pool_t *pool, void *base, size_t bytes);
 
+// Its memory is no chunks but a file, of which it has `bytes` more by now: whoever looks at pools is told.
+void qy_pool_grown(quarry_pool_t *pool, size_t bytes);
+
 // For memory that does not come from the parent but is the pool's all the same (pass-through): charged to its limit.
 bool qy_pool_charge(quarry_pool_t *pool, size_t bytes);
 void qy_pool_discharge(quarry_pool_t *pool, size_t bytes);

@@ -3,8 +3,11 @@
 // many threads.
 #include <pthread.h>
 #include <quarry/fifo.h>
+#include <quarry/pages.h>
+#include <quarry/persist.h>
 #include <quarry/stack.h>
 #include <quarry/tlsf.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 
 #include "pool_test.h"
@@ -69,6 +72,44 @@ TEST(numbers) {
     CHECK_EQ(e.used_bytes, plain(fifo) ? QUARRY_STATS_PAGE_UNKNOWN : e.used_bytes);
     end(fifo);
     CHECK(!page_pool(page, "a fifo", &e));
+}
+
+// Memory in a file is no chunk, and counts all the same.
+TEST(pools_in_files) {
+    const quarry_stats_page_t *page = qy_stats_page();
+    quarry_stats_page_pool_t e;
+    CHECK(page);
+    quarry_pool_t *memory =
+        quarry_pages_create(&(quarry_pages_options_t){.pool = {.name = "memory"}, .flags = QUARRY_PAGES_MEMFD});
+    CHECK(memory && quarry_pool_alloc(memory, 4096, 1, 0));
+    CHECK(page_pool(page, "memory", &e));
+    CHECK_GT(e.held_bytes, 0);
+    CHECK_EQ(e.held_bytes, held(memory));
+    end(memory);
+    char path[] = "/tmp/quarry-stats-page-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK_GE(fd, 0);
+    close(fd);
+    quarry_persist_options_t options = {
+        .pool = {.name = "store"}, .flags = QUARRY_PERSIST_CREATE, .max_bytes = (size_t)1 << 30};
+    quarry_persist_t *s = quarry_persist_open(path, &options);
+    CHECK(s && page_pool(page, "store", &e));
+    CHECK_EQ(e.held_bytes, held(quarry_persist_pool(s)));
+    options = (quarry_persist_options_t){
+        .pool = {.name = "reader"}, .flags = QUARRY_PERSIST_READ_ONLY, .max_bytes = (size_t)1 << 30};
+    quarry_persist_t *r = quarry_persist_open(path, &options);
+    CHECK(r && quarry_persist_alloc(s, 1 << 20, 0));
+    CHECK(page_pool(page, "store", &e));
+    CHECK_GT(e.held_bytes, 1 << 20);
+    CHECK_EQ(e.held_bytes, held(quarry_persist_pool(s)));
+    CHECK_EQ(quarry_persist_refresh(r), 0);
+    CHECK_EQ(held(quarry_persist_pool(r)), e.held_bytes);
+    CHECK(page_pool(page, "reader", &e));
+    CHECK_EQ(held(quarry_persist_pool(r)), e.held_bytes);
+    CHECK_EQ(quarry_persist_close(r), 0);
+    CHECK_EQ(quarry_persist_close(s), 0);
+    CHECK(!page_pool(page, "store", &e));
+    unlink(path);
 }
 
 TEST(more_than_there_are_entries) {

@@ -136,6 +136,7 @@ static qy_pages_region_t *grow_file(qy_pages_t *p, size_t need, size_t want, siz
     atomic_fetch_add_explicit(&info->chunk_gets, 1, memory_order_relaxed);
     if (atomic_load_explicit(&info->peak_held, memory_order_relaxed) < held + want)
         atomic_store_explicit(&info->peak_held, held + want, memory_order_relaxed);
+    qy_pool_grown(&p->pool, want);
     return added;
 }
 

@@ -99,6 +99,13 @@ static bool take_layout(quarry_persist_t *s, const qy_persist_header_t *h) {
     return true;
 }
 
+// That is `more` than before. It never becomes less.
+static void holds_what_is_mapped(quarry_persist_t *s, uint64_t more) {
+    atomic_store_explicit(&s->pool.info->held, s->mapped, memory_order_relaxed);
+    atomic_store_explicit(&s->pool.info->peak_held, s->mapped, memory_order_relaxed);
+    qy_pool_grown(&s->pool, more);
+}
+
 // Within the caller's transaction. The blocks of the file are there before the pool relies on them.
 bool qy_persist_extend(quarry_persist_t *s, uint64_t bytes) {
     qy_pool_info_t *info = s->pool.info;
@@ -118,13 +125,10 @@ bool qy_persist_extend(quarry_persist_t *s, uint64_t bytes) {
         return qy_persist_fail(-r, "the file cannot grow", s->mapped);
     }
     if (!map_more(s, s->mapped + more)) return false;
-    atomic_store_explicit(&info->held, s->mapped, memory_order_relaxed);
-    atomic_store_explicit(&info->peak_held,
-        qy_max(s->mapped, atomic_load_explicit(&info->peak_held, memory_order_relaxed)), memory_order_relaxed);
     qy_bump(&info->chunk_gets, 1);
     qy_bump(&info->slow_calls, 1);
     qy_bump(&info->slow_ns, qy_os_now_ns() - start);
-    qy_pool_trace_held(&s->pool);
+    holds_what_is_mapped(s, more);
     return true;
 }
 
@@ -418,10 +422,8 @@ quarry_persist_t *quarry_persist_open(const char *path, const quarry_persist_opt
         errno = saved;
         return NULL;
     }
-    atomic_store_explicit(&s->pool.info->held, s->mapped, memory_order_relaxed);
-    atomic_store_explicit(&s->pool.info->peak_held, s->mapped, memory_order_relaxed);
     qy_os_name(s->base + s->mapped, s->reserved - s->mapped, "quarry persist");
-    qy_pool_trace_held(&s->pool);
+    holds_what_is_mapped(s, s->mapped);
     qy_persist_watch_open(s);
     qy_pool_ready(&s->pool);
     return s;
@@ -453,8 +455,9 @@ int quarry_persist_refresh(quarry_persist_t *s) {
     qy_persist_enter(s);
     qy_lock_take(&s->step);
     int r = qy_os_file_stat(s->fd, &st);
-    uint64_t whole = r ? 0 : qy_round_down(st.bytes, QY_PERSIST_UNIT);
-    bool done = r ? qy_persist_fail(-r, "the file cannot be examined", 0) : whole <= s->mapped || map_more(s, whole);
+    uint64_t whole = r ? 0 : qy_round_down(st.bytes, QY_PERSIST_UNIT), before = s->mapped;
+    bool done = r ? qy_persist_fail(-r, "the file cannot be examined", 0) : whole <= before || map_more(s, whole);
+    if (s->mapped > before) holds_what_is_mapped(s, s->mapped - before);
     qy_lock_drop(&s->step);
     qy_persist_leave(s);
     return done ? 0 : -1;
