@@ -188,7 +188,8 @@ void quarry_pool_destroy(quarry_pool_t *pool) {
     if (!pool) return;
     qy_pool_must_live(pool);
     size_t children = atomic_load_explicit(&pool->info->children, memory_order_relaxed);
-    if (children)
+    // malloc was not made by qy_pool_new, and does not end: what is on it goes on.
+    if (children && pool->info->object_bytes)
         qy_fatal(QY_FAULT_POOL_IN_USE, pool, "%s \"%s\" is the parent of %z other pool%S", pool->ops->kind,
             pool->info->name, children);
     pool->ops->destroy(pool);

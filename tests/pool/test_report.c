@@ -40,6 +40,22 @@ static void of_the_thread(void *unused) {
 }
 TEST(a_threads_own_stack_is_not_left) { leaves(of_the_thread, ""); }
 
+// Nor does it matter to pools on malloc that somebody destroys it.
+static void malloc_is_destroyed(void *unused) {
+    (void)unused;
+    quarry_pool_t *libc = quarry_libc_pool();
+    quarry_pool_t *pool = quarry_fifo_create(&(quarry_fifo_options_t){.pool.parent = libc});
+    CHECK(pool);
+    quarry_pool_destroy(libc);
+    quarry_pool_free(libc, quarry_pool_alloc(libc, 10, 8, 0), 10);
+    void *p = quarry_pool_alloc(pool, 100, 8, 0);
+    CHECK(p);
+    quarry_pool_free(pool, p, 100);
+    quarry_pool_destroy(pool);
+    exit(0);
+}
+TEST(mallocs_pool_is_not_destroyed) { leaves(malloc_is_destroyed, ""); }
+
 static void one(void *unused) {
     (void)unused;
     quarry_pool_t *pool = quarry_fifo_create(&(quarry_fifo_options_t){.pool.name = "requests"});
