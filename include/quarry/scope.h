@@ -17,6 +17,8 @@
 // result before it). Allocation outside of any scope ends the process: "no open frame".
 //
 // Threads: each has a stack of its own (quarry_stack_of_thread), made by its first allocation, destroyed when it ends.
+// Fork: in the child the scopes of other threads have ended, and their blocks are unmapped. That is so also of a block
+// that the forking thread was handed. Give it a copy, or a block of another pool.
 // Cost: as stack.h. Alignment: that of the type. Errors: NULL and ENOMEM.
 // Ways out: a scope ends on return, break, continue and goto. It ends by C++ exceptions and by pthread_exit where the
 // unwinder sees it: in C++, and in C compiled with -fexceptions. longjmp skips scopes. A scope that was skipped in a
