@@ -610,6 +610,10 @@ static void part_without_option(void *arg) {
     quarry_pool_t *pool = make(NULL);
     quarry_pages_free_part(pool, quarry_pool_alloc(pool, 4 * page, 1, 0), page);
 }
+static void beyond_without_option(void *bytes) {
+    quarry_pool_t *pool = make(NULL);
+    quarry_pages_free_part(pool, quarry_pool_alloc(pool, 2 * page, 1, 0), (size_t)(uintptr_t)bytes);
+}
 static void no_memory(void *arg) {
     (void)arg;
     quarry_pool_t *pool = make(&(quarry_pages_options_t){.pool.flags = QUARRY_POOL_ABORT, .pool.limit = 100 * page});
@@ -632,6 +636,8 @@ TEST(misuse_ends_the_process) {
     dies_with(free_foreign, &local, "invalid free");
     dies_with(free_beyond, NULL, "invalid free");
     dies_with(part_without_option, NULL, "free of an interior pointer");
+    dies_with(beyond_without_option, (void *)(3 * page), "invalid free");
+    dies_with(beyond_without_option, (void *)SIZE_MAX, "beyond the run");
     dies_with(no_memory, NULL, "out of memory");
     quarry_pool_free(victim, behind, page);
     quarry_pool_destroy(victim);

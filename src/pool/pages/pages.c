@@ -173,9 +173,12 @@ void quarry_pages_free_part(quarry_pool_t *pool, void *ptr, size_t bytes) {
     size_t first;
     if (!bytes) return;
     if (!(p->flags & QUARRY_PAGES_PARTS)) {
-        // Only a whole run then, whoever observes it.
-        if (quarry_pool_usable(pool, ptr) > qy_round_up(bytes, p->page))
+        // Only a whole run then, whoever observes it. (0: no block, or an empty one, of a checked pool.)
+        size_t usable = quarry_pool_usable(pool, ptr), n = pages_for(p, bytes);
+        if (usable && n < pages_for(p, usable))
             qy_fatal(QY_FAULT_INTERIOR_FREE, ptr, "a part, in a pool without QUARRY_PAGES_PARTS");
+        if (usable && n > pages_for(p, usable))
+            qy_fatal(QY_FAULT_INVALID_FREE, ptr, "%z byte%S, beyond the run", bytes);
         pages_free(pool, ptr, bytes);
         return;
     }
