@@ -79,7 +79,8 @@ static bool take_raw(quarry_pool_t *pool, qy_block_node_t *n) {
     if (pool->mode & QY_MODE_PASS) {
         n->raw_bytes = qy_max(n->size, 1);
         if (!qy_pool_charge(pool, n->raw_bytes)) return false;
-        if (n->alignment <= 16) raw = malloc(n->raw_bytes);
+        // As C23 says, malloc aligns a block of up to 8 bytes to 8 only. To ask for more would hide an overflow.
+        if (n->alignment <= 8 || (n->alignment <= 16 && n->raw_bytes > 8)) raw = malloc(n->raw_bytes);
         else if (posix_memalign(&raw, n->alignment, n->raw_bytes)) raw = NULL;
         if (!raw) qy_pool_discharge(pool, n->raw_bytes);
         n->raw = qy_hide_pointer(raw);

@@ -201,6 +201,8 @@ TEST(pass_through_is_malloc) {
     quarry_pool_free(pool, p, 100);
     void *aligned = quarry_pool_alloc(pool, 100, 1024, 0);
     CHECK_EQ((uintptr_t)aligned % 1024, 0);
+    // Also under a malloc that has smaller blocks: pool_observe_tiny.
+    for (size_t i = 0; i < 200; i++) CHECK_EQ((uintptr_t)quarry_pool_alloc(pool, i % 13, 16, 0) % 16, 0);
     quarry_pool_destroy(pool);
 }
 
