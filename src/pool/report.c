@@ -3,6 +3,7 @@
 #include "os/os.h"
 #include "pool/observe.h"
 #include "pool/pool.h"
+#include "rt/json.h"
 
 typedef struct report_out {
     int fd;
@@ -18,11 +19,14 @@ static void report_flush(report_out_t *o) {
     o->at = 0;
 }
 
-// Names come from the program: what would break a line or a JSON string becomes '?'.
+// Names come from the program: what would break a line or a JSON string becomes '?'. They may be no UTF-8, or cut
+// within a character.
 static const char *clean(const char *name, char buf[QY_POOL_NAME_BYTES]) {
+    bool utf8 = qy_json_is_utf8(name);
     size_t n = 0;
     for (; name[n] && n < QY_POOL_NAME_BYTES - 1; n++) {
-        bool breaks = (unsigned char)name[n] < ' ' || name[n] == '"' || name[n] == '\\' || name[n] == 0x7f;
+        unsigned char c = (unsigned char)name[n];
+        bool breaks = c < ' ' || c == '"' || c == '\\' || c == 0x7f || (c > 0x7f && !utf8);
         buf[n] = name[n];
         if (breaks) buf[n] = '?';
     }

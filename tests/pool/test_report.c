@@ -12,8 +12,8 @@
 static bool wanted(void) { return strstr(getenv("QUARRY_CONF"), "pool_report:on") != NULL; }
 
 // `body` in a process that ends as programs do, which must have said `said` and nothing else.
-static void leaves(void (*body)(void *), const char *said) {
-    captured_t c = capture(body, NULL);
+static void leaves(void (*body)(void *), void *arg, const char *said) {
+    captured_t c = capture(body, arg);
     CHECK_EQ(c.exit_code, 0);
     char line[1024];
     snprintf(line, sizeof line, "%s%s%s", wanted() && *said ? "quarry: warning: " : "", wanted() ? said : "",
@@ -28,7 +28,7 @@ static void nothing(void *unused) {
     quarry_pool_destroy(pool);
     exit(0);
 }
-TEST(who_leaves_nothing_is_not_named) { leaves(nothing, ""); }
+TEST(who_leaves_nothing_is_not_named) { leaves(nothing, NULL, ""); }
 
 // Stacks of threads end with them, and heaps' and malloc's pools are nobody's to destroy.
 static void of_the_thread(void *unused) {
@@ -38,7 +38,7 @@ static void of_the_thread(void *unused) {
     CHECK(quarry_libc_pool());
     exit(0);
 }
-TEST(a_threads_own_stack_is_not_left) { leaves(of_the_thread, ""); }
+TEST(a_threads_own_stack_is_not_left) { leaves(of_the_thread, NULL, ""); }
 
 // Nor does it matter to pools on malloc that somebody destroys it.
 static void malloc_is_destroyed(void *unused) {
@@ -54,7 +54,7 @@ static void malloc_is_destroyed(void *unused) {
     quarry_pool_destroy(pool);
     exit(0);
 }
-TEST(mallocs_pool_is_not_destroyed) { leaves(malloc_is_destroyed, ""); }
+TEST(mallocs_pool_is_not_destroyed) { leaves(malloc_is_destroyed, NULL, ""); }
 
 static void one(void *unused) {
     (void)unused;
@@ -62,7 +62,9 @@ static void one(void *unused) {
     CHECK(quarry_pool_alloc(pool, 96, 8, 0));
     exit(0);
 }
-TEST(a_pool_is_named_with_its_bytes) { leaves(one, "1 pool left at the end: fifo \"requests\" (96 bytes used)"); }
+TEST(a_pool_is_named_with_its_bytes) {
+    leaves(one, NULL, "1 pool left at the end: fifo \"requests\" (96 bytes used)");
+}
 
 static void seven(void *unused) {
     (void)unused;
@@ -76,9 +78,21 @@ static void seven(void *unused) {
     exit(0);
 }
 TEST(five_are_named_and_the_others_counted) {
-    leaves(seven,
+    leaves(seven, NULL,
         "7 pools left at the end: tlsf \"n6?\" (0 bytes used), pow2 \"n5\" (384 bytes used), tlsf \"n4\" (0 bytes "
         "used), pow2 \"n3\" (256 bytes used), tlsf \"n2\" (0 bytes used), ...");
+}
+
+static void named(void *name) {
+    CHECK(quarry_fifo_create(&(quarry_fifo_options_t){.pool.name = name}));
+    exit(0);
+}
+TEST(names_are_utf8) {
+    leaves(named, (void *)"f\xc3\xbcr", "1 pool left at the end: fifo \"f\xc3\xbcr\" (0 bytes used)");
+    leaves(named, (void *)"f\xfcr", "1 pool left at the end: fifo \"f?r\" (0 bytes used)");
+    // 31 bytes of it are kept, the last of which begins a character.
+    leaves(named, (void *)"123456789012345678901234567890\xc3\xbc",
+        "1 pool left at the end: fifo \"123456789012345678901234567890?\" (0 bytes used)");
 }
 
 TEST_MAIN()
