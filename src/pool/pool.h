@@ -15,7 +15,7 @@
 // slow path, whose first lines are
 //
 //   if (QY_UNLIKELY(pool->mode & QY_MODE_OBSERVED)) return qy_observe_alloc(pool, group, size, alignment, flags);
-//   if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) qy_count(pool, QY_COUNT_ALLOC, size);  // the observer counts, too
+//   if (QY_UNLIKELY(pool->mode & QY_MODE_COUNTED)) return counted_alloc(pool, size, alignment, flags);
 //
 // so that observing costs nothing when it is off. observe.h: canaries, poison for AddressSanitizer and
 // valgrind, quarantine, pass-through. log.h: counting and the log. trace.h: what the recorder of traces is told; a
@@ -182,7 +182,7 @@ typedef enum qy_count {
     QY_COUNT_POP,   // frame pop, release
 } qy_count_t;
 
-// One cheap operation happened; every so many of them an entry goes to the log. Only with
+// One cheap operation has been done, and not refused; every so many of them an entry goes to the log. Only with
 // QY_MODE_COUNTED. `size`: bytes asked for, or 0.
 QY_COLD void qy_count(quarry_pool_t *pool, qy_count_t what, size_t size);
 

@@ -478,11 +478,15 @@ POOL_TEST(limits) {
     }
     quarry_pool_stats_t s;
     size_t got = 0;
+    quarry_pool_stats(pool, &s);
+    uint64_t allocs = s.allocs;
     for (void *p; (p = quarry_pool_alloc(pool, 10000, 8, 0)); got++) memset(p, 1, 10000);
     CHECK_EQ(errno, ENOMEM);
     quarry_pool_stats(pool, &s);
     CHECK_LE(s.held_bytes, limit);
     CHECK_GE(s.held_bytes, limit / 4);
+    // What was refused is no allocation.
+    if (mode && strcmp(kind->name, "heap")) CHECK_EQ(s.allocs, allocs + got);
     CHECK_EQ(s.limit, limit);
     CHECK_LE(got * 10000, limit);
     CHECK_GE(got * 10000, limit / 4);

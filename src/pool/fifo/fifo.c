@@ -63,10 +63,11 @@ static void *fifo_take(qy_fifo_t *f, size_t size, size_t alignment, unsigned fla
 
 static QY_COLD void *fifo_counted_alloc(qy_fifo_t *f, size_t size, size_t alignment, unsigned flags) {
     quarry_pool_t *pool = &f->hot.pool;
-    qy_count(pool, QY_COUNT_ALLOC, size);
     qy_bump(&pool->info->slow_calls, 1);
     void *p = fifo_take(f, size, alignment, flags);
-    return p ? qy_pool_trace_alloc(pool, size, alignment, p) : qy_pool_no_memory(pool, size);
+    if (!p) return qy_pool_no_memory(pool, size);
+    qy_count(pool, QY_COUNT_ALLOC, size);
+    return qy_pool_trace_alloc(pool, size, alignment, p);
 }
 
 void *quarry_fifo_alloc_slow(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
@@ -180,8 +181,9 @@ QY_INLINE void *resize(
 
 static QY_COLD void *fifo_counted_resize(
     qy_fifo_t *f, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
-    qy_count(&f->hot.pool, QY_COUNT_RESIZE, size);
-    return resize(f, ptr, old_size, size, alignment, flags, true);
+    void *p = resize(f, ptr, old_size, size, alignment, flags, true);
+    if (p) qy_count(&f->hot.pool, QY_COUNT_RESIZE, size);
+    return p;
 }
 
 static void *fifo_resize(

@@ -244,16 +244,18 @@ static void *pow2_raw_alloc(quarry_pool_t *pool, size_t size, size_t alignment) 
 
 static void *pow2_observed_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
     if (pool->mode & QY_MODE_OBSERVED) return qy_observe_alloc(pool, &QY_STACK_CALLER(), 0, size, alignment, flags);
-    qy_count(pool, QY_COUNT_ALLOC, size);
-    return qy_pool_trace_alloc(pool, size, alignment, pow2_alloc(pool, size, alignment, flags));
+    void *p = pow2_alloc(pool, size, alignment, flags);
+    if (p) qy_count(pool, QY_COUNT_ALLOC, size);
+    return qy_pool_trace_alloc(pool, size, alignment, p);
 }
 static void *pow2_observed_resize(
     quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return pow2_observed_alloc(pool, size, alignment, flags);
     if (pool->mode & QY_MODE_OBSERVED)
         return qy_observe_resize(pool, &QY_STACK_CALLER(), 0, ptr, size, alignment, flags);
-    qy_count(pool, QY_COUNT_RESIZE, size);
-    return resize(pool, ptr, old_size, size, alignment, flags, true);
+    void *p = resize(pool, ptr, old_size, size, alignment, flags, true);
+    if (p) qy_count(pool, QY_COUNT_RESIZE, size);
+    return p;
 }
 static void pow2_observed_free(quarry_pool_t *pool, void *ptr, size_t size) {
     if (pool->mode & QY_MODE_OBSERVED) {

@@ -64,10 +64,11 @@ static void *ring_take(qy_ring_t *r, size_t size, size_t alignment, unsigned fla
 
 static QY_COLD void *ring_counted_alloc(qy_ring_t *r, size_t size, size_t alignment, unsigned flags) {
     quarry_pool_t *pool = &r->hot.pool;
-    qy_count(pool, QY_COUNT_ALLOC, size);
     qy_bump(&pool->info->slow_calls, 1);
     void *p = ring_take(r, size, alignment, flags);
-    return p ? qy_ring_trace_alloc(r, size, alignment, p) : qy_pool_no_memory(pool, size);
+    if (!p) return qy_pool_no_memory(pool, size);
+    qy_count(pool, QY_COUNT_ALLOC, size);
+    return qy_ring_trace_alloc(r, size, alignment, p);
 }
 
 void *quarry_ring_alloc_slow(quarry_ring_t *ring, size_t size, size_t alignment, unsigned flags) {
@@ -151,8 +152,9 @@ QY_INLINE void *resize(qy_ring_t *r, char *ptr, size_t old_size, size_t size, si
 
 static QY_COLD void *ring_counted_resize(
     qy_ring_t *r, char *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
-    qy_count(&r->hot.pool, QY_COUNT_RESIZE, size);
-    return qy_ring_trace_resized(r, ptr, size, resize(r, ptr, old_size, size, alignment, flags));
+    void *p = resize(r, ptr, old_size, size, alignment, flags);
+    if (p) qy_count(&r->hot.pool, QY_COUNT_RESIZE, size);
+    return qy_ring_trace_resized(r, ptr, size, p);
 }
 
 void *quarry_ring_resize_slow(

@@ -115,9 +115,10 @@ QY_INLINE void *plain_alloc(qy_stack_t *s, size_t size, size_t alignment, unsign
 static QY_COLD void *stack_counted_alloc(qy_stack_t *s, size_t size, size_t alignment, unsigned flags) {
     quarry_pool_t *pool = &s->open.pool;
     if (stack_recorded(s) && qy_stack_group(s) == UINT64_MAX) return qy_pool_no_memory(pool, size);
-    qy_count(pool, QY_COUNT_ALLOC, size);
     qy_bump(&pool->info->slow_calls, 1);
-    return qy_pool_trace_alloc(pool, size, alignment, plain_alloc(s, size, alignment, flags));
+    void *p = plain_alloc(s, size, alignment, flags);
+    if (p) qy_count(pool, QY_COUNT_ALLOC, size);
+    return qy_pool_trace_alloc(pool, size, alignment, p);
 }
 
 void *quarry_stack_alloc_slow(quarry_stack_hot_t *h, size_t size, size_t alignment, unsigned flags) {
@@ -209,8 +210,9 @@ static QY_COLD void *stack_counted_resize(
     quarry_pool_t *pool = &s->open.pool;
     if (stack_recorded(s) && qy_stack_group(s) == UINT64_MAX) return qy_pool_no_memory(pool, size);
     mark_top(s);
-    qy_count(pool, QY_COUNT_RESIZE, size);
-    return qy_pool_trace_resized(pool, ptr, size, resize(s, ptr, old_size, size, alignment, flags));
+    void *p = resize(s, ptr, old_size, size, alignment, flags);
+    if (p) qy_count(pool, QY_COUNT_RESIZE, size);
+    return qy_pool_trace_resized(pool, ptr, size, p);
 }
 
 void *quarry_stack_resize_slow(

@@ -340,8 +340,9 @@ static void *tlsf_observed_alloc(quarry_pool_t *pool, size_t size, size_t alignm
     tlsf_t *t = (tlsf_t *)pool;
     if (pool->mode & QY_MODE_OBSERVED) return qy_observe_alloc(pool, &QY_STACK_CALLER(), 0, size, alignment, flags);
     tlsf_lock(t);
-    qy_count(pool, QY_COUNT_ALLOC, size);
-    void *p = qy_pool_trace_alloc(pool, size, alignment, tlsf_alloc(pool, size, alignment, flags));
+    void *p = tlsf_alloc(pool, size, alignment, flags);
+    if (p) qy_count(pool, QY_COUNT_ALLOC, size);
+    qy_pool_trace_alloc(pool, size, alignment, p);
     tlsf_unlock(t);
     return p;
 }
@@ -352,8 +353,9 @@ static void *tlsf_observed_resize(
     if (pool->mode & QY_MODE_OBSERVED)
         return qy_observe_resize(pool, &QY_STACK_CALLER(), 0, ptr, size, alignment, flags);
     tlsf_lock(t);
-    qy_count(pool, QY_COUNT_RESIZE, size);
-    void *p = qy_pool_trace_resized(pool, ptr, size, tlsf_resize(pool, ptr, old_size, size, alignment, flags));
+    void *p = tlsf_resize(pool, ptr, old_size, size, alignment, flags);
+    if (p) qy_count(pool, QY_COUNT_RESIZE, size);
+    qy_pool_trace_resized(pool, ptr, size, p);
     tlsf_unlock(t);
     return p;
 }
