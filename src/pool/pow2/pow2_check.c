@@ -202,20 +202,11 @@ static unsigned holder(const pow2_region_t *r, const void *p, size_t *ret_index)
     return 0;
 }
 
-static size_t describe(pow2_t *w, const void *ptr, char *line, size_t bytes) {
-    pow2_region_t *r = pow2_region_of(w, ptr);
-    if (!r) {
-        pow2_mapped_t m;
-        if (!qy_pow2_mapped_find(w, ptr, &m)) return 0;
-        return qy_format(line, bytes, "block %p size %z mapped\n", (void *)m.base, m.bytes);
-    }
-    pow2_partition_t *q = &w->partitions[r->partition];
+static size_t describe_in(const pow2_region_t *r, const void *ptr, char *line, size_t bytes) {
     size_t index = 0;
-    pow2_lock(q);
     unsigned what = holder(r, ptr, &index), order = what & MAP_ORDER;
     size_t buddy = order < r->order ? index ^ (pow2_bytes(order) >> POW2_MIN_ORDER) : index;
     unsigned other = r->map[buddy];
-    qy_lock_drop(&q->lock);
     return qy_format(line, bytes, "block %p size %z %s, buddy %p %s, region %p size %z partition %u\n",
         pow2_block(r, index), pow2_bytes(order), what & MAP_USED ? "used" : "free",
         order < r->order ? pow2_block(r, buddy) : NULL,
@@ -224,6 +215,18 @@ static size_t describe(pow2_t *w, const void *ptr, char *line, size_t bytes) {
         : other & MAP_USED            ? "used"
                                       : "free",
         r->base, pow2_bytes(r->order), r->partition);
+}
+
+// Where no block is live the region may go, and with it what says which lock it has: so all are taken.
+static size_t describe(pow2_t *w, const void *ptr, char *line, size_t bytes) {
+    pow2_mapped_t m;
+    lock_all(w);
+    const pow2_region_t *r = pow2_region_of(w, ptr);
+    size_t n = r ? describe_in(r, ptr, line, bytes) : 0;
+    unlock_all(w);
+    if (r) return n;
+    if (!qy_pow2_mapped_find(w, ptr, &m)) return 0;
+    return qy_format(line, bytes, "block %p size %z mapped\n", (void *)m.base, m.bytes);
 }
 
 int quarry_pow2_print_block(quarry_pool_t *pool, const void *ptr, int fd) {
