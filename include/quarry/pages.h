@@ -135,6 +135,7 @@ typedef enum quarry_advice {
 /// Tell the kernel what to expect of the pages of [addr, addr + bytes), which the caller owns. `addr` lies at a page
 /// boundary. `bytes` is rounded up to pages, so the advice covers all of the last page, also what lies behind a block.
 /// Mappings, runs of a pages pool and large blocks of any pool may be named. The mapping stays with every advice.
+/// Advice is of the pages, and lasts when the block is freed: end NO_FORK, WIPE_ON_FORK and NO_DUMP before.
 /// Returns 0, or -1 with the kernel's errno. Some of the pages may have taken the advice when the call fails.
 ///
 ///  - EINVAL: `addr` is at no page boundary, `bytes` is 0, or there is no such advice. Or memory of this kind cannot

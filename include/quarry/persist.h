@@ -95,10 +95,11 @@ QUARRY_API const char *quarry_persist_error(uint64_t *ret_offset) QUARRY_NOEXCEP
 
 // ---- places and addresses ---------------------------------------------------------------------------
 
-/// The address of an offset in this process, or NULL if the offset is 0 or outside of the pool's blocks. The address is
-/// valid until close, since growth moves nothing. Threads: any, without a lock. Cost: a few instructions.
+/// The address of an offset in this process, or NULL if the offset is 0 or outside of what is mapped of the file. That
+/// may be more than the pool has blocks in. The address is valid until close, since growth moves nothing. Threads: any,
+/// without a lock. Cost: a few instructions.
 QUARRY_API void *quarry_persist_at(const quarry_persist_t *store, quarry_persist_ptr_t at) QUARRY_NOEXCEPT;
-/// The offset of an address inside the pool's blocks; 0 for others.
+/// The offset of an address, or 0 where quarry_persist_at would give NULL.
 QUARRY_API quarry_persist_ptr_t quarry_persist_ptr(const quarry_persist_t *store, const void *address) QUARRY_NOEXCEPT;
 
 /// A pointer that is relative to its own place. It holds in every mapping while it and its target are in the same pool
@@ -192,7 +193,8 @@ QUARRY_API int quarry_persist_read_ok(const quarry_persist_t *store, uint64_t ma
 QUARRY_API int quarry_persist_refresh(quarry_persist_t *store) QUARRY_NOEXCEPT;
 
 /// Verify every block, list and count. Returns 0, or -1 with EUCLEAN: quarry_persist_error has reason and offset.
-/// EBUSY: a transaction of this thread is open and has changed something. Cost: a walk over all blocks, under the lock.
+/// EBUSY: a transaction of this thread is open and has changed something. A reader asks quarry_persist_read_ok
+/// afterwards: what a writer does meanwhile looks like damage. Cost: a walk over all blocks, under the lock.
 QUARRY_API int quarry_persist_check(quarry_persist_t *store) QUARRY_NOEXCEPT;
 
 /// Call `visit(block, usable size, arg)` for every block in use, in the order of the file. The walk ends when `visit`
