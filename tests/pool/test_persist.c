@@ -438,6 +438,27 @@ TEST(growth) {
     CHECK_EQ(quarry_persist_close(s), 0);
 }
 
+// A new file is no longer than its limit.
+TEST(limit_of_a_new_file) {
+    unlink(pt_path);
+    quarry_persist_options_t o = {.pool.limit = 200000, .flags = QUARRY_PERSIST_CREATE, .max_bytes = 1 << 20};
+    quarry_persist_t *s = quarry_persist_open(pt_path, &o);
+    CHECK(s);
+    quarry_pool_stats_t stats;
+    quarry_pool_stats(quarry_persist_pool(s), &stats);
+    CHECK_LE(stats.held_bytes, 200000);
+    CHECK(quarry_persist_alloc(s, 1000, 0));
+    CHECK_EQ(quarry_persist_close(s), 0);
+    for (int i = 0; i < 2; i++) {
+        unlink(pt_path);
+        o.pool.limit = i ? 200000 : 100000;
+        o.initial_bytes = i ? 1 << 20 : 0;
+        CHECK(!quarry_persist_open(pt_path, &o));
+        CHECK_EQ(errno, EINVAL);
+        CHECK_EQ(access(pt_path, F_OK), -1);
+    }
+}
+
 TEST(limits) {
     unlink(pt_path);
     quarry_persist_t *s =

@@ -151,6 +151,9 @@ static bool create(quarry_persist_t *s, const char *path, const quarry_persist_o
     uint64_t least =
         qy_round_up(QY_PERSIST_LOG_AT + log_words * sizeof(qy_persist_record_t) + 4096 + 64, QY_PERSIST_UNIT);
     uint64_t bytes = qy_max(qy_round_up(o->initial_bytes ? o->initial_bytes : INITIAL_BYTES, QY_PERSIST_UNIT), least);
+    uint64_t limit = o->pool.limit ? o->pool.limit : UINT64_MAX;
+    if (!o->initial_bytes && bytes > limit) bytes = qy_max(qy_round_down(limit, QY_PERSIST_UNIT), least);
+    if (bytes > limit) return qy_persist_fail(EINVAL, "the limit is less than a new file has", 0);
     int r = qy_os_file_truncate(s->fd, 0);
     if (r) return qy_persist_fail(-r, "the file cannot be written", 0);
     if (!persist_file_reserve(s, bytes, o->max_bytes) || !write_header(s, QY_PERSIST_CREATING, log_words)) return false;
