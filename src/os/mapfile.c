@@ -72,9 +72,11 @@ int qy_os_file_hide(int fd) {
 int qy_os_file_stat(int fd, qy_file_stat_t *ret_stat) {
     if (qy_os_fake_fails(QY_OS_FILE_STAT)) return -EIO;
     qy_statx_t st;
-    long r = qy_syscall(SYS_statx, fd, "", AT_EMPTY_PATH, QY_STATX_TYPE | QY_STATX_SIZE | QY_STATX_INO, &st);
+    const unsigned wanted = QY_STATX_TYPE | QY_STATX_SIZE | QY_STATX_INO | QY_STATX_LINKS;
+    long r = qy_syscall(SYS_statx, fd, "", AT_EMPTY_PATH, wanted, &st);
     if (r < 0) return (int)r;
-    *ret_stat = (qy_file_stat_t){st.bytes, st.inode, (uint64_t)st.dev_major << 32 | st.dev_minor, S_ISREG(st.mode)};
+    *ret_stat = (qy_file_stat_t){
+        st.bytes, st.inode, (uint64_t)st.dev_major << 32 | st.dev_minor, st.links, S_ISREG(st.mode)};
     return 0;
 }
 

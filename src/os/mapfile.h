@@ -17,6 +17,7 @@ typedef struct qy_file_stat {
     uint64_t bytes;
     uint64_t inode;
     uint64_t device;
+    uint32_t links;  // names
     bool regular;
 } qy_file_stat_t;
 

@@ -23,6 +23,7 @@ typedef struct qy_statx {
 _Static_assert(sizeof(qy_statx_t) == 256, "as in linux/stat.h");
 
 #define QY_STATX_TYPE 0x001u  // asked for
+#define QY_STATX_LINKS 0x004u
 #define QY_STATX_INO 0x100u
 #define QY_STATX_SIZE 0x200u
 #define QY_STATX_MODIFIED 0x040u

@@ -471,6 +471,19 @@ TEST(nothing_made_yet) {
     CHECK_EQ(errno, EMEDIUMTYPE);
 }
 
+// Nor is a pool made in a file that its first maker has removed, when that failed.
+TEST(removed_by_its_maker) {
+    char path[64];
+    unlink(pt_path);
+    int fd = open(pt_path, O_RDWR | O_CREAT, 0600);
+    CHECK_GE(fd, 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    unlink(pt_path);
+    CHECK(!pt_try(path, QUARRY_PERSIST_CREATE));
+    CHECK_EQ(errno, EAGAIN);
+    close(fd);
+}
+
 // A writer died in an operation: a reader, who may not write, sees the pool without it.
 TEST(readers_repair_for_themselves) {
     static char before[1 << 20], after[1 << 20];

@@ -65,7 +65,10 @@ static bool persist_file_open(quarry_persist_t *s, const char *path, qy_file_sta
         return qy_persist_fail(
             -r, r == -EAGAIN ? "the pool is open for writing elsewhere" : "the file cannot be locked", 0);
     r = qy_os_file_stat(s->fd, ret_stat);  // as it is now that nobody else writes
-    return !r || qy_persist_fail(-r, "the file cannot be examined", 0);
+    if (r) return qy_persist_fail(-r, "the file cannot be examined", 0);
+    // Its maker failed, and has removed it.
+    bool nameless = (s->flags & QUARRY_PERSIST_CREATE) && !ret_stat->links;
+    return !nameless || qy_persist_fail(EAGAIN, "the file was removed meanwhile", 0);
 }
 
 static bool map_more(quarry_persist_t *s, uint64_t end) {
