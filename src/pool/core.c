@@ -148,7 +148,7 @@ void *qy_pool_new(const quarry_pool_ops_t *ops, size_t bytes, const quarry_pool_
     pools_register_fork_handlers();
     if (!qy_observe_open(pool) || !qy_log_open(pool)) {
         qy_pool_trace_close(pool);
-        qy_observe_close(pool);
+        qy_observe_drop(pool);
         qy_pool_meta_free(info, sizeof *info);
         qy_pool_meta_free(pool, bytes);
         errno = ENOMEM;
@@ -175,7 +175,7 @@ void qy_pool_drop(quarry_pool_t *pool) {
     qy_pool_hide(pool);
     qy_pool_trace_close(pool);
     qy_log_close(pool);
-    qy_observe_close(pool);
+    qy_observe_drop(pool);
     if (info->parent) atomic_fetch_sub_explicit(&info->parent->info->children, 1, memory_order_relaxed);
     pool->alive = QY_POOL_DEAD;
     pool->ops = &qy_destroyed_ops;

@@ -311,14 +311,16 @@ void qy_observe_reused_all(quarry_pool_t *pool, const void *base, size_t bytes) 
 
 void qy_observe_close(quarry_pool_t *pool) {
     struct qy_observer *o = pool->info->observer;
-    if (!o) {
-        qy_checker_close(pool);
-        return;
-    }
     qy_observe_end(pool, NULL, 0, UINT64_MAX);
-    qy_observe_leave(pool, qy_observer_release_quarantine(o));
-    if (pool->mode & QY_MODE_VALGRIND) VALGRIND_DESTROY_MEMPOOL(pool);
+    if (o) qy_observe_leave(pool, qy_observer_release_quarantine(o));
     qy_checker_close(pool);
+}
+
+void qy_observe_drop(quarry_pool_t *pool) {
+    struct qy_observer *o = pool->info->observer;
+    qy_observe_close(pool);
+    if (!o) return;
+    if (pool->mode & QY_MODE_VALGRIND) VALGRIND_DESTROY_MEMPOOL(pool);
     pool->info->observer = NULL;
     qy_observer_delete(o);
 }

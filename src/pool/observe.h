@@ -29,6 +29,8 @@
 bool qy_observe_open(quarry_pool_t *pool);
 // The pool ends: all blocks end. For kinds' destroy, before chunks are put back. May be called again.
 void qy_observe_close(quarry_pool_t *pool);
+// And its observer goes. The pool is in no list, so no fork has that observer's lock.
+void qy_observe_drop(quarry_pool_t *pool);
 void qy_observe_fork(quarry_pool_t *pool, int phase);
 
 // `caller`: the registers of the program's function that called the operation, for the block's stacks (origin.h).
