@@ -209,6 +209,8 @@ TEST(refusals) {
     CHECK_EQ(errno, EINVAL);
     CHECK(!quarry_map_aligned(12345, 0, page, page, 0));
     CHECK_EQ(errno, EBADF);
+    CHECK(!quarry_map_aligned(-2, 0, page, page, 0));
+    CHECK_EQ(errno, EBADF);
     CHECK(!quarry_map_aligned(-1, 0, SIZE_MAX / 2 - page, page, 0));
     CHECK_EQ(errno, ENOMEM);
     CHECK(!quarry_map_aligned(-1, 0, page, (size_t)1 << 62, 0));

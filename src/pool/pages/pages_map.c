@@ -19,7 +19,8 @@ void *quarry_map_aligned(int fd, uint64_t offset, size_t bytes, size_t alignment
         errno = EINVAL;
         return NULL;
     }
-    int r = fd >= 0 ? qy_os_file_stat(fd, &st) : 0;
+    int r = fd < -1 ? -EBADF : 0;
+    if (fd >= 0) r = qy_os_file_stat(fd, &st);
     if (r) {
         errno = -r;
         return NULL;
