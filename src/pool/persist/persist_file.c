@@ -307,6 +307,7 @@ static bool try_reader(quarry_persist_t *s, const qy_persist_header_t *h, uint64
     int r = qy_os_file_stat(s->fd, &st);
     if (r < 0) return qy_persist_fail(-r, "the file cannot be examined", 0);
     bool had = qy_persist_read_state(s->fd, &state);
+    if (!had && now->writer) had = qy_persist_read_state(s->fd, &state);  // that was writing it
     if (unsafe_state(s, &state, had)) return false;
     s->mapped = 0;
     if (!now->writer && ((now->log & 0xFFFF) || mark->count % 2)) {
