@@ -36,9 +36,9 @@ static void fork_all(int phase) {
         qy_log_fork(i->pool, phase);
     }
 }
-// A walk calls the program's code, which may wait for anything that this thread has by now: libc's list of streams, say,
-// or a pool. A walk that does not end soon is left as it is. It changes nothing, and does not end before the fork. Most
-// do end, and then handlers of others may use what is walked.
+// A walk calls the program's code, which may wait for anything that this thread has by now: libc's list of streams,
+// say, or a pool. A walk that does not end soon is left as it is. It changes nothing, and does not end before the fork.
+// Most do end, and then handlers of others may use what is walked.
 #define WALK_NS UINT64_C(20000000)
 void qy_pool_fork_walked(qy_lock_t *lock, qy_lock_t *walk_ends, int phase) {
     if (phase == 0) {
