@@ -83,15 +83,18 @@ static void *heap_resize(
     return p;
 }
 
-// ---- recorded ----------------------------------------------------------------------------------------
+// ---- logged or recorded --------------------------------------------------------------------------------
 
 // The recorder does not see the heap's own functions. realloc frees the old place before it is known here what the new
 // one is.
 static void *told_alloc(quarry_pool_t *pool, size_t size, size_t alignment, unsigned flags) {
-    return qy_pool_trace_alloc(pool, size, alignment, heap_alloc(pool, size, alignment, flags));
+    void *p = heap_alloc(pool, size, alignment, flags);
+    if (p) qy_count(pool, QY_COUNT_ALLOC, size);
+    return qy_pool_trace_alloc(pool, size, alignment, p);
 }
 
 static void told_free(quarry_pool_t *pool, void *ptr, size_t size) {
+    qy_count(pool, QY_COUNT_FREE, 0);
     qy_pool_trace_free(pool, ptr);
     heap_free(pool, ptr, size);
 }
@@ -100,7 +103,9 @@ static void *told_resize(
     quarry_pool_t *pool, void *ptr, size_t old_size, size_t size, size_t alignment, unsigned flags) {
     if (!ptr) return told_alloc(pool, size, alignment, flags);
     qy_pool_trace_moving(pool);
-    return qy_pool_trace_moved(pool, ptr, size, heap_resize(pool, ptr, old_size, size, alignment, flags));
+    void *p = qy_pool_trace_moved(pool, ptr, size, heap_resize(pool, ptr, old_size, size, alignment, flags));
+    if (p) qy_count(pool, QY_COUNT_RESIZE, size);
+    return p;
 }
 
 // ---- looking, and life ---------------------------------------------------------------------------------
@@ -134,7 +139,7 @@ quarry_pool_t *quarry_heap_pool(struct quarry_heap *heap, const quarry_pool_opti
     heap_pool_t *p = qy_pool_new(&heap_ops, sizeof *p, options);
     if (!p) return NULL;
     p->heap = heap;
-    if (p->pool.mode & QY_MODE_RECORDED) p->pool.ops = &told_ops;
+    if (p->pool.mode & QY_MODE_COUNTED) p->pool.ops = &told_ops;
     qy_pool_ready(&p->pool);
     return &p->pool;
 }
