@@ -416,9 +416,8 @@ fn verdict(ratio: &Ratio, scatter: f64, floor: f64) -> Verdict {
 fn turns(now: &Results, before: &Results, comparison: &mut Comparison) {
     let of = |from: &Results, to: &Results| {
         let mut turns: Vec<Turn> = Vec::new();
-        let failed = |cell: &&Cell| {
-            cell.status.is_failure() || cell.status == Status::NotRun && !from.interrupted
-        };
+        let failed =
+            |cell: &&Cell| cell.status.is_failure() || cell.status == Status::NotRun && !from.interrupted;
         for cell in from.cells.iter().filter(failed) {
             let same =
                 |other: &&Cell| other.is_at(&cell.scenario, &cell.point) && other.contender == cell.contender;

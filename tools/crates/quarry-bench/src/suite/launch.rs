@@ -98,8 +98,9 @@ impl Launcher {
             let mut before = quiet(&self.place.words(&run.before, &here)?);
             let ended = spawn::measure_silent(before.current_dir(&folder), self.limit)?;
             // It runs under no malloc.
-            ended_well(run, &ended, self.limit)
-                .map_err(|fault| io::Error::other(format!("'{}' before it: {fault}", run.before.join(" "))))?;
+            ended_well(run, &ended, self.limit).map_err(|fault| {
+                io::Error::other(format!("'{}' before it: {fault}", run.before.join(" ")))
+            })?;
         }
         let cost = here.folder.join("cost");
         let (usage, elapsed, output) = match run.server.is_empty() {

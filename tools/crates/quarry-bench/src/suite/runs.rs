@@ -304,9 +304,13 @@ mod tests {
         let run =
             |more: &str| parse(&format!("[[run]]\nname = 'a'\ncommand = ['sh']\n{more}")).unwrap().remove(0);
         assert_eq!(place.check(&run("")), Ok(()));
-        for part in
-            ["stdin = 'x'", "copy = 'x'", "files = ['x']", "before = ['not-there-at-all']", "folder = '/no/x'"]
-        {
+        for part in [
+            "stdin = 'x'",
+            "copy = 'x'",
+            "files = ['x']",
+            "before = ['not-there-at-all']",
+            "folder = '/no/x'",
+        ] {
             assert!(place.check(&run(part)).is_err(), "{part}");
         }
     }
