@@ -80,7 +80,7 @@ static void scan_at(const char *at, const qy_os_standing_t *here) {
         long copy = qy_os_copy();
         scan.copy = copy == 0;
         told.pause_ns = qy_os_now_ns() - began;
-        if (scan.copy) qy_os_copy_keep_only(qy_check_options.out ? qy_check_report_descriptor() : 2);
+        if (scan.copy) qy_os_copy_keep_only(qy_check_report_descriptor());
         if (copy > 0) atomic_store(&leaks.copy, (int)copy);
         else scan_and_tell(&scan, &told, began);
         if (scan.copy) qy_os_copy_end(0);

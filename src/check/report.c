@@ -14,10 +14,12 @@
 #include "os/mapfile.h"
 #include "os/output.h"
 #include "os/process.h"
+#include "os/tasks.h"
 #include "rt/json.h"
 #include "rt/opts.h"
 
 #define IMAGES_MOST 1000u  // programs that one process may run in turn
+#define COPIES_MOST 8u     // copies of the process that look for a name
 #define PATH_BYTES 4096
 #define LINE_BYTES ((size_t)256 << 10)  // three stacks of 256 frames, and two texts of which each character takes six
 
@@ -66,7 +68,7 @@ static void report_drop(uint64_t mask) {
     if (mask != NOT_KEPT_OUT) qy_os_signals_let_in(mask);
 }
 
-int qy_check_report_descriptor(void) { return report.output.fd; }
+int qy_check_report_descriptor(void) { return report.begun && !report.full ? report.output.fd : 2; }
 const char *qy_check_family_name(unsigned family) {
     return family < QY_CHECK_FAMILIES ? family_names[family] : NULL;
 }
@@ -133,18 +135,49 @@ void qy_check_report_keep(void) {
 bool qy_check_report_is_filtered(void) { return atomic_load(&report.filtered); }
 bool qy_check_report_filtered(bool is) { return atomic_exchange(&report.filtered, is); }
 
+// Else what is to be said is text.
+static bool report_is_file(void) {
+    QY_NEEDS(&report.lock);
+    return report.begun && !report.full;
+}
+
+static void report_is_text(const char *why) {
+    QY_NEEDS(&report.lock);
+    if (!report.full) qy_warn("reports are text from here on: their file cannot %s", why);
+    report.full = true;
+}
+
+// The program may have all descriptors that it is allowed (ulimit -n). A copy of the process has none of them.
+static bool done_by_copy(bool (*fn)(size_t bytes), size_t bytes) {
+    QY_NEEDS(&report.lock);
+    bool done = false;
+    long copy = report.filtered ? -1 : qy_os_copy();
+    if (copy == 0) {
+        qy_os_copy_keep_only(-1);
+        qy_os_copy_end(!fn(bytes));
+    }
+    return copy > 0 && qy_os_copy_ended((int)copy, true, &done) && done;
+}
+
+static bool line_put_in_copy(size_t bytes) {
+    const qy_output_t output = {.fd = qy_os_open_append(report.path)};
+    return output.fd >= 0 && qy_os_output_write(&output, report.line, bytes);
+}
+
 // The limit of file sizes is the program's, and so is the signal that comes of it.
 static void line_put(size_t bytes) {
     QY_NEEDS(&report.lock);
-    if (qy_os_output_write(&report.output, report.line, bytes)) return;
-    if (!report.full) qy_warn("reports are text from here on: their file cannot grow (ulimit -f, or a full disk)");
-    report.full = true;
+    if (!line_can_be_written()) {
+        if (!done_by_copy(line_put_in_copy, bytes)) report_is_text("be opened");
+    } else if (!qy_os_output_write(&report.output, report.line, bytes)) {
+        report_is_text("grow (ulimit -f, or a full disk)");
+    }
 }
 
 static void line_write_json(qy_json_t *j) {
     QY_NEEDS(&report.lock);
     qy_json_raw(j, "}\n");
-    if (!j->full && line_can_be_written()) line_put(qy_json_length(j));
+    if (!j->full) line_put(qy_json_length(j));
     if (!report.keeps) qy_os_output_close(&report.output);
 }
 
@@ -169,6 +202,12 @@ static void put_command(qy_json_t *j) {
     qy_json_raw(j, "]");
 }
 
+static int file_create(void) { return qy_os_file_open(report.path, QY_FILE_WRITE | QY_FILE_CREATE); }
+static bool file_create_in_copy(size_t unused) {
+    (void)unused;
+    return file_create() >= 0;
+}
+
 // The next name that nobody has: a process may run several programs, one after the other.
 static bool report_create(void) {
     QY_NEEDS(&report.lock);
@@ -177,12 +216,14 @@ static bool report_create(void) {
     int pid = qy_os_process_id();
     for (unsigned n = 1; n <= IMAGES_MOST; n++) {
         qy_format(report.path, sizeof report.path, "%s/%d.%u.check", folder, pid, n);
-        int fd = qy_os_file_open(report.path, QY_FILE_WRITE | QY_FILE_CREATE);
+        int fd = file_create();
+        // A copy does not say why it could not.
+        if (fd == -EMFILE && n <= COPIES_MOST) fd = done_by_copy(file_create_in_copy, 0) ? 0 : -EEXIST;
         if (fd == -EEXIST) continue;
         if (fd < 0) break;
-        qy_os_close(fd);
+        if (fd) qy_os_close(fd);
         if (*report.path != '/') report.keeps = true;  // the program may change its folder
-        return qy_os_output_open(report.path, &report.output);
+        return true;
     }
     qy_warn("no reports: cannot create %s", report.path);
     return false;
@@ -354,8 +395,8 @@ static void error_tell(const qy_check_fault_t *f, uint32_t stack) {
     report.errors++;
     report.keeps = true;
     report_begin_locked();
-    if (report.begun && !report.full) error_write(f, stack);
-    if (!report.begun || report.full) qy_check_text(f, stack);
+    if (report_is_file()) error_write(f, stack);
+    if (!report_is_file()) qy_check_text(f, stack);
 }
 
 void qy_check_report(const qy_check_fault_t *f, const qy_stack_regs_t *from) {
@@ -378,16 +419,15 @@ void qy_check_report(const qy_check_fault_t *f, const qy_stack_regs_t *from) {
 void qy_check_note(const char *text) {
     if (!report_enter()) return;
     uint64_t mask = qy_check_report_hold();
-    if (report.begun) {
+    if (report_is_file()) {
         qy_json_t j;
         line_start(&j, "note");
         qy_json_raw(&j, "{");
         qy_check_put_text(&j, "text", text);
         qy_json_raw(&j, "}");
         line_write_json(&j);
-    } else {
-        qy_warn("%s", text);
     }
+    if (!report_is_file()) qy_warn("%s", text);
     report_drop(mask);
     qy_check_thread.reporting = false;
 }
@@ -395,8 +435,8 @@ void qy_check_note(const char *text) {
 bool qy_check_report_line(const char *what, uint32_t stack, void (*fill)(qy_json_t *j, void *arg), void *arg) {
     bool held = qy_lock_is_mine(&report.lock);
     uint64_t mask = held ? 0 : qy_check_report_hold();
-    bool begun = report.begun;
-    if (begun) {
+    bool told = report_is_file();
+    if (told) {
         qy_json_t j;
         modules_tell(stack);
         line_start(&j, what);
@@ -404,9 +444,10 @@ bool qy_check_report_line(const char *what, uint32_t stack, void (*fill)(qy_json
         fill(&j, arg);
         qy_json_raw(&j, "}");
         line_write_json(&j);
+        told = report_is_file();
     }
     if (!held) report_drop(mask);
-    return begun;
+    return told;
 }
 
 static void put_guards(qy_json_t *j, const qy_guard_stats_t *g) {

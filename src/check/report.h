@@ -36,7 +36,7 @@ void qy_check_report_keep(void);
 // which was kept before. Returns what was set.
 bool qy_check_report_filtered(bool is);
 bool qy_check_report_is_filtered(void);
-// Of the file, while it is kept open; -1: it is not.
+// What reports are written to: the file while it is open, -1: it is opened for each line, or 2 where they are text.
 int qy_check_report_descriptor(void);
 
 // text.c: the report as lines for people, on descriptor 2.

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -396,6 +397,25 @@ static void has_no_number(void) {
     fault();
 }
 
+// It has all descriptors that it was started with the right to, and can open nothing more.
+static void open_all(void) {
+    while (open("/dev/null", O_RDONLY) >= 0) {}
+    if (errno != EMFILE) _exit(9);
+}
+static void opens_all(void) {
+    open_all();
+    fault();
+}
+static void opens_all_and_forks(void) {
+    open_all();
+    pid_t child = fork();
+    if (!child) {
+        fault();
+        exit(5);
+    }
+    wait_for(child, 5);
+}
+
 static void writes_no_files(void) {
     const struct rlimit none = {0, 0};
     if (setrlimit(RLIMIT_FSIZE, &none)) _exit(77);
@@ -526,6 +546,7 @@ static const struct {
     {"forks-and-lists", forks_and_lists},
     {"opens-nothing", opens_nothing}, {"blocks-nothing", blocks_nothing},
     {"changes-root", changes_root}, {"drops-rights", drops_rights}, {"has-no-number", has_no_number},
+    {"opens-all", opens_all}, {"opens-all-and-forks", opens_all_and_forks},
     {"writes-no-files", writes_no_files}, {"blocks-signals", blocks_signals}, {"forks-busy", forks_busy},
     {"forks-draining", forks_draining},
     {"forks-in-streams", forks_in_streams},

@@ -5,6 +5,7 @@
   test_life.py PROGRAM MODULE OWN_MALLOC GROUP
 """
 import os
+import resource
 import subprocess
 import sys
 
@@ -155,6 +156,15 @@ def descriptors():
     (r,) = run("lists")
     assert not r.of("error") and end(r) == ("exit", 7)
     one("forks-and-lists")
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+    r, _ = one("opens-all")
+    assert end(r) == ("exit", 7), r.lines
+    files = run("opens-all-and-forks")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+    parent, child = sorted(files, key=lambda r: r.of("begin")[0]["forked_from"] or 0)
+    assert not parent.of("error") and end(parent) == ("exit", 7), parent.lines
+    assert len(faults(child)) == 1 and end(child) == ("exit", 5), child.lines
 
 
 def own_malloc():

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 // test_report.c: the lock of the reports. A signal's handler may report, search for leaks or end the process, so none
 // runs on a thread that has the lock; a thread that waits for it is stopped like any other.
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 #include "check/options.h"
 #include "check/report.h"
 #include "harness.h"
+#include "os/fake.h"
 
 static _Atomic int came, came_within;
 static void on_signal(int number) {
@@ -71,6 +74,42 @@ TEST(signals_while_it_waits) {
     qy_check_report_let_go(mask);
     CHECK_EQ(pthread_join(t, NULL), 0);
     CHECK(came == 20 && came_within == 0);
+}
+
+// Lines that were written, which a copy of this process does as well.
+static unsigned lines_written(void) {
+    char command[100];
+    unsigned lines = 0;
+    snprintf(command, sizeof command, "cat %s/*.check", qy_check_options.out);
+    FILE *f = popen(command, "r");
+    CHECK(f);
+    for (int c; (c = fgetc(f)) != EOF;) lines += c == '\n';
+    CHECK_EQ(pclose(f), 0);
+    return lines;
+}
+
+TEST(a_line_needs_no_free_descriptor) {
+    begin();
+    write_line(1);
+    unsigned before = lines_written();
+    struct rlimit few, was;
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &was), 0);
+    few = was;
+    few.rlim_cur = 64;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    int taken[64], count = 0, filled = 0;
+    while (count < 64 && (taken[count] = open("/dev/null", O_RDONLY)) >= 0) count++;
+    CHECK_EQ(errno, EMFILE);
+    write_line(2);
+    // Nor is there a copy. What is to be said is text, and nothing is lost.
+    quarry_os_fault(1, 1, 1u << QY_OS_SPAWN);
+    CHECK(!qy_check_report_line("test", 0, raise_and_fill, &filled));
+    CHECK(!qy_check_report_line("test", 0, raise_and_fill, &filled));
+    CHECK_EQ(filled, 1);
+    quarry_os_fault(0, 0, 0);
+    while (count) close(taken[--count]);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
+    CHECK_EQ(lines_written(), before + 2);
 }
 
 TEST(clean) {
