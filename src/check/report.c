@@ -28,6 +28,7 @@ static struct {
     qy_output_t output;  // .fd -1: none
     bool begun, failed, ended;
     bool full;              // it could not be written to
+    bool cut;               // the last line may not have its end
     _Atomic bool keeps;     // it stays open between lines; set also without the lock
     _Atomic bool filtered;  // a filter may end the process for any call but a write
     int parent;             // the process that this one is a fork of; 0: none
@@ -169,8 +170,9 @@ static void line_put(size_t bytes) {
     QY_NEEDS(&report.lock);
     if (!line_can_be_written()) {
         if (!done_by_copy(line_put_in_copy, bytes)) report_is_text("be opened");
-    } else if (!qy_os_output_write(&report.output, report.line, bytes)) {
-        report_is_text("grow (ulimit -f, or a full disk)");
+    } else {
+        report.cut = !qy_os_output_write(&report.output, report.line, bytes);
+        if (report.cut) report_is_text("grow (ulimit -f, or a full disk)");
     }
 }
 
@@ -184,7 +186,7 @@ static void line_write_json(qy_json_t *j) {
 static void line_start(qy_json_t *j, const char *what) {
     QY_NEEDS(&report.lock);
     qy_json_begin(j, report.line, sizeof report.line);
-    qy_json_raw(j, "{");
+    qy_json_raw(j, report.cut ? "\n{" : "{");
     qy_json_key(j, what);
 }
 
@@ -499,7 +501,7 @@ void qy_check_report_goes_on(void) {
 void qy_check_report_in_child(int parent) {
     if (!report.filtered) qy_os_output_close(&report.output);  // the parent's
     report.output.fd = -1;
-    report.begun = report.ended = report.full = false;
+    report.begun = report.ended = report.full = report.cut = false;
     report.failed = report.filtered;  // it can open none; what it has to say is text
     report.errors = 0;
     report.parent = parent;

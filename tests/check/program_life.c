@@ -422,6 +422,17 @@ static void writes_no_files(void) {
     fault();
 }
 
+// A line of its report is cut, and later ones have room.
+static void writes_less(void) {
+    struct rlimit was, less;
+    if (getrlimit(RLIMIT_FSIZE, &was)) _exit(9);
+    less = was;
+    less.rlim_cur = 1000;
+    if (setrlimit(RLIMIT_FSIZE, &less)) _exit(77);
+    fault();
+    if (setrlimit(RLIMIT_FSIZE, &was)) _exit(77);
+}
+
 static int used_late(void) {
     volatile char *p = malloc(16);
     free((void *)p);
@@ -547,7 +558,8 @@ static const struct {
     {"opens-nothing", opens_nothing}, {"blocks-nothing", blocks_nothing},
     {"changes-root", changes_root}, {"drops-rights", drops_rights}, {"has-no-number", has_no_number},
     {"opens-all", opens_all}, {"opens-all-and-forks", opens_all_and_forks},
-    {"writes-no-files", writes_no_files}, {"blocks-signals", blocks_signals}, {"forks-busy", forks_busy},
+    {"writes-no-files", writes_no_files}, {"writes-less", writes_less},
+    {"blocks-signals", blocks_signals}, {"forks-busy", forks_busy},
     {"forks-draining", forks_draining},
     {"forks-in-streams", forks_in_streams},
     {"forks-apart", forks_apart}};

@@ -4,10 +4,13 @@
 
   test_life.py PROGRAM MODULE OWN_MALLOC GROUP
 """
+import json
 import os
+import pathlib
 import resource
 import subprocess
 import sys
+import tempfile
 
 import reports
 
@@ -136,6 +139,12 @@ def masks():
 def limits():
     (r,) = run("writes-no-files", says="double-free")
     assert not r.of("error"), r.lines
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([PROGRAM, "writes-less"], env=reports.environment(folder), capture_output=True, text=True)
+        assert done.returncode == 7 and "double-free" in done.stderr, done
+        (file,) = pathlib.Path(folder).glob("*.check")
+        *_, cut, last = file.read_text().splitlines()
+        assert not cut.endswith("}") and json.loads(last)["end"]["errors"] == 1, (cut, last)
     one("limited")
     one("sandboxed")
     one("blocks-nothing")
