@@ -78,6 +78,19 @@ QY_COLD void qy_libc_open(const void *p) {
         if (!qy_os_readable((void *)at)) qy_guard_open(at);
 }
 
+QY_COLD void qy_libc_make_room_guarded(const void *p, size_t n) {
+    uintptr_t at = (uintptr_t)p, page = qy_os_page_size();
+    qy_check_block_t b;
+    if (!n || qy_guard_has(at, n) || !qy_check_guarded_find(at, &b)) return;
+    uintptr_t behind = (b.address + b.size + page - 1) & -page, end = behind + page;
+    if (at >= end) return;
+    if (n < end - at) end = at + n;
+    at &= -page;
+    if (!b.freed && (uintptr_t)p >= b.address) at = qy_max(at, behind);  // its own pages are open
+    for (; at < end; at += page)
+        if (!qy_os_readable((void *)at)) qy_guard_open(at);
+}
+
 QY_COLD size_t qy_libc_length_guarded(const char *s, const char *function) {
     size_t room = qy_libc_room_guarded(s), n = LENGTH_MAX(s, room);
     if (n < room) return n;

@@ -87,6 +87,13 @@ QY_INLINE size_t qy_libc_room(const void *p) {
 }
 // Open what is closed from p on, and behind its block.
 void qy_libc_open(const void *p);
+// The kernel stops at a page that is closed: a call fails, though a connection or a message is gone by it, or seems to
+// end early. So where it may write n bytes to p, the block's pages that are closed and the one behind it are opened
+// first. What it has written is looked at afterwards.
+void qy_libc_make_room_guarded(const void *p, size_t n);
+QY_INLINE void qy_libc_make_room(const void *p, size_t n) {
+    if (QY_UNLIKELY(qy_guard_is_near(p))) qy_libc_make_room_guarded(p, n);
+}
 
 // The string at s, and its length; n: characters at most.
 QY_INLINE size_t qy_libc_length(const char *s, const char *function) {

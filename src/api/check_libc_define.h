@@ -16,6 +16,8 @@
 #define OUT(p, n) qy_libc_out(p, n, fn)
 #define APART(to, n, from, m) qy_libc_apart(to, n, from, m, fn)
 #define NEGATIVE(p, n) qy_libc_is_negative(p, n, fn)
+// In `before`: the kernel may write so much, and `after` knows how much it was.
+#define MAKE_ROOM(p, n) qy_libc_make_room(p, n)
 // A string of so many bytes with its end. CHECK_: looked for only if it is of the heap.
 #define ENDED(p, n) qy_libc_string(p, n, fn)
 #define STRING(s) qy_libc_length(s, fn)

@@ -10,6 +10,7 @@
 
 #include "api/check_libc.h"
 #include "base/num.h"
+#include "os/os.h"
 
 // Not <sys/socket.h>: its functions take a union of pointers where this table has one type.
 typedef unsigned socklen_t;
@@ -42,9 +43,19 @@ static void io_vector_out(const struct iovec *v, size_t n, size_t bytes, const c
 }
 
 static bool io_vector(const struct iovec *v, int n, const char *function) {
-    if (n <= 0) return false;
+    if (n <= 0 || !v) return false;
     qy_libc_in(v, (size_t)n * sizeof *v, function);
     return true;
+}
+
+// What cannot be read is for the kernel to refuse, and so are more parts than it takes.
+static size_t io_parts(const struct iovec *v, size_t n) {
+    const size_t most = 1024;
+    return n <= most && qy_os_readable(v) ? n : 0;
+}
+
+static void io_vector_make_room(const struct iovec *v, size_t n) {
+    for (size_t i = 0, parts = io_parts(v, n); i < parts; i++) qy_libc_make_room(v[i].iov_base, v[i].iov_len);
 }
 
 static void io_vector_in(const struct iovec *v, int n, const char *function) {
@@ -53,20 +64,29 @@ static void io_vector_in(const struct iovec *v, int n, const char *function) {
 }
 
 // With MSG_TRUNC the result may be more than there was room for. So may the length of the address be.
-static void io_message_out(const struct msghdr *m, socklen_t room, size_t bytes, const char *function) {
-    io_vector_out(m->v, m->n, bytes, function);
+static void io_message_out(const struct msghdr *m, size_t parts, socklen_t room, size_t bytes, const char *function) {
+    io_vector_out(m->v, parts, bytes, function);
     if (m->name) qy_libc_out(m->name, least(room, m->name_bytes), function);
     if (m->control && m->control_bytes) qy_libc_out(m->control, m->control_bytes, function);
 }
 
+static void io_message_make_room(const struct msghdr *m, const char *function) {
+    if (!m) return;
+    if (io_vector(m->v, (int)m->n, function)) io_vector_make_room(m->v, m->n);
+    qy_libc_make_room(m->name, m->name_bytes);
+    qy_libc_make_room(m->control, m->control_bytes);
+}
+
 static void io_message_in(const struct msghdr *m, const char *function) {
+    if (!m) return;
     qy_libc_in(m, sizeof *m, function);
     io_vector_in(m->v, (int)m->n, function);
     if (m->name) qy_libc_in(m->name, m->name_bytes, function);
     if (m->control) qy_libc_in(m->control, m->control_bytes, function);
 }
 
-#define VECTOR(v, n) (void)io_vector(v, n, fn)
+#define VECTOR(v, n) \
+    if (io_vector(v, n, fn)) io_vector_make_room(v, (size_t)(n))
 #define RECEIVED                            \
     if (r > 0) OUT(p, least((size_t)r, n)); \
     else if (r < 0 && errno == EFAULT) OUT(p, n)
@@ -76,9 +96,13 @@ static void io_message_in(const struct msghdr *m, const char *function) {
     if (p) {                         \
         OUT(bytes, sizeof *(bytes)); \
         if (bytes) room_ = *(bytes); \
+        MAKE_ROOM(p, room_);         \
     }
-#define SOCKET_NAME(p, bytes) \
-    if ((p) && (bytes) && r >= 0) OUT(p, least(room_, *(bytes)))
+#define SOCKET_NAME(p, bytes)                                         \
+    {                                                                 \
+        if ((p) && (bytes) && r >= 0) OUT(p, least(room_, *(bytes))); \
+        else if ((p) && (bytes) && errno == EFAULT) OUT(p, room_);    \
+    }
 #define PATH_AND(mode)  \
     CHECK_STRING(path); \
     CHECK_STRING(mode)

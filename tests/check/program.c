@@ -104,6 +104,17 @@ static void told_fread(void) {
     freed((char *)v);
     fclose(f);
 }
+// So does fgets, which reads it from the stream's own room.
+static void told_fgets(void) {
+    static char line[8192];
+    memset(line, 'x', size + 23);
+    FILE *f = fmemopen(line, size + 23, "r");
+    if (!f) _exit(9);
+    v = made(size);
+    if (!fgets((char *)v, (int)size + 24, f)) _exit(9);
+    freed((char *)v);
+    fclose(f);
+}
 static void told_loop(void) {
     v = made(size);
     for (size_t i = 0; i < size + 24; i++) v[i] = 'x';
@@ -332,7 +343,8 @@ static const struct {
     {"aligned-wrong", aligned_wrong}, {"malloc-negative", malloc_negative}, {"malloc-most", malloc_most},
     {"calloc-overflow", calloc_overflow},
     {"align-odd", align_odd}, {"over-by-one", over_by_one}, {"over-by-a-zero", over_by_a_zero},
-    {"told-memset", told_memset}, {"told-fread", told_fread}, {"told-loop", told_loop},
+    {"told-memset", told_memset}, {"told-fread", told_fread}, {"told-fgets", told_fgets},
+    {"told-loop", told_loop},
     {"told-in-part", told_in_part}, {"told-before", told_before},
     {"told-and-freed", told_and_freed},
     {"over-found-at-exit", over_found_at_exit}, {"over-found-by-realloc", over_found_by_realloc},

@@ -52,8 +52,6 @@ def reach(cell):
         return None
     if cell.pool:
         return reach_in_pool(cell)
-    if cell.write and cell.way in ("read", "fread"):
-        return "at a page without access the kernel ends a transfer early, as at the end of a file"
     if cell.write or cell.way != "direct":
         return None
     if cell.kind == "overflow" and cell.size % ALIGN and cell.size % ALIGN + cell.offset < ALIGN:
