@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "check/check.h"
 #include "check/memory.h"
 #include "check/threads.h"
 #include "heap/cache.h"
@@ -128,12 +129,20 @@ static bool frames_emit(void *arg, uint32_t id, uint32_t parent, uintptr_t pc, b
     return true;
 }
 
+// Within a report it is left to the next call.
+QY_COLD static void stack_is_missing(const qy_check_thread_t *t) {
+    static _Atomic bool noted;
+    if (t->reporting || !qy_stacks_full() || atomic_exchange(&noted, true)) return;
+    qy_check_note("no room for more call stacks: later blocks and errors may have none, and such blocks no guard");
+}
+
 uint32_t qy_check_stack(const qy_stack_regs_t *from) {
     qy_check_thread_t *t = &qy_check_thread;
     uint32_t stack = from ? qy_stack_capture_outside(from, frames_emit, t) : qy_stack_capture(frames_emit, t);
     // With its heap a thread lets go of what its stacks take. One that only frees had none, and one that has ended gets
     // none.
     if (QY_UNLIKELY(qy_thread_state != QY_THREAD_LIVE) && !qy_thread_get()) qy_stacks_thread_end();
+    if (QY_UNLIKELY(!stack)) stack_is_missing(t);
     return stack;
 }
 

@@ -419,6 +419,7 @@ void qy_check_report(const qy_check_fault_t *f, const qy_stack_regs_t *from) {
 }
 
 void qy_check_note(const char *text) {
+    int saved = errno;
     if (!report_enter()) return;
     uint64_t mask = qy_check_report_hold();
     if (report_is_file()) {
@@ -432,6 +433,7 @@ void qy_check_note(const char *text) {
     if (!report_is_file()) qy_warn("%s", text);
     report_drop(mask);
     qy_check_thread.reporting = false;
+    errno = saved;
 }
 
 bool qy_check_report_line(const char *what, uint32_t stack, void (*fill)(qy_json_t *j, void *arg), void *arg) {

@@ -311,6 +311,7 @@ void qy_stacks_modules_changed(void) { qy_rules_flush(); }
 void qy_stacks_unloaded(uintptr_t begin, uintptr_t bytes) { qy_tree_forget(begin, bytes); }
 
 uint32_t qy_stacks_ids(void) { return qy_tree_ids(); }
+bool qy_stacks_full(void) { return qy_tree.nodes && qy_tree_ids() == qy_tree.limit; }
 uint32_t qy_stacks_seen(void) { return atomic_load_explicit(&qy_tree.seen, memory_order_relaxed); }
 
 void qy_stacks_see(uint32_t id) {

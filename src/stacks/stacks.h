@@ -63,6 +63,8 @@ uint32_t qy_stacks_holds(void);  // that are not open yet
 // Ids given out so far; and those that were given out before the last look at what is loaded found nothing new.
 uint32_t qy_stacks_ids(void);
 uint32_t qy_stacks_seen(void);
+// Has no other node room? Then stacks that need one are 0.
+bool qy_stacks_full(void);
 // The look: ids up to `id` were given out before it. The highest one counts.
 void qy_stacks_see(uint32_t id);
 

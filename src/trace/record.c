@@ -84,6 +84,13 @@ QY_COLD static void stop(const qy_writer_t *self, int error) {
         events, qy_record.pid, qy_record.file.path);
 }
 
+void qy_record_tell_full(qy_writer_t *w) {
+    static const char note[] = "no room for more call stacks: later blocks may have none";
+    if (!w->stacks || !qy_stacks_full() || atomic_exchange(&qy_record.stacks_full, true)) return;
+    qy_write_text(w, QY_OP_MARK, 0, qy_os_ticks(), NULL, note, sizeof note - 1);
+    if (is_heard()) qy_warn("process %d: %s", qy_record.pid, note);
+}
+
 void qy_record_end(int status, const char *how) {
     int was = record_state();
     // A child of vfork that calls exit() is in its parent's memory.
@@ -98,6 +105,7 @@ void qy_record_end(int status, const char *how) {
     if (writes && qy_writer_begin(w)) {
         qy_modules_write(w);
         qy_thread_tell_name(w);
+        qy_record_tell_full(w);
         qy_usage_tell_end(w);
         qy_writer_write_lost(w);
         qy_write_numbers(w, QY_OP_PROCESS, QY_PROCESS_EXIT, qy_os_ticks(), 1, (uint64_t)(unsigned)status & 0xff, 0);
@@ -137,6 +145,7 @@ bool qy_record_exec(const char *program) {
     }
     qy_modules_write(w);
     qy_thread_tell_name(w);
+    qy_record_tell_full(w);
     qy_write_text(w, QY_OP_PROCESS, QY_PROCESS_EXEC, qy_os_ticks(), NULL, program, readable_length(program));
     char text[END_BYTES];
     qy_lock_take(&qy_record.lock);
@@ -197,6 +206,7 @@ static void become_child(void) {
     atomic_store(&qy_record.events, 0);
     atomic_store(&qy_record.lost, 0);
     atomic_store(&qy_record.memory_due, 0);
+    atomic_store(&qy_record.stacks_full, false);
     if (qy_record.config.stacks != QY_STACKS_NONE) qy_stacks_restart();
     qy_sample_restart();
     qy_written_restart();

@@ -38,6 +38,7 @@ typedef struct qy_record {
     _Atomic uint64_t memory_due;    // when resident memory is looked at again, in nanoseconds
     _Atomic uint64_t memory_ticks;  // and not before this, in ticks
     _Atomic uint32_t traits;        // QY_TRAIT_* of the program; none is taken back
+    _Atomic bool stacks_full;       // it was told that no more call stacks have room
     const char *malloc_library;     // set by the api, constant
     qy_output_t errors;             // what descriptor 2 was at the start; constant, and a child's as well
 } qy_record_t;
@@ -54,5 +55,7 @@ extern qy_writer_t qy_writer_late;  // has ended: what it still does goes to the
 bool qy_record_attach(qy_writer_t *w, size_t want, size_t least, size_t *ret_bytes);
 // Its block is sealed: take it away. (Others look at blocks with the lock.)
 void qy_record_detach(qy_writer_t *w);
+// If the tree of call stacks is full, that is told, once. Between begin and end.
+void qy_record_tell_full(qy_writer_t *w);
 
 #endif

@@ -85,6 +85,7 @@ bool qy_writer_turn(qy_writer_t *w, size_t more) {
         qy_writer_write_lost(w);
         qy_usage_tell(w);
         if (w->thread) qy_thread_tell_name(w);
+        qy_record_tell_full(w);
         qy_modules_write(w);
     } else qy_writer_lose(w, QY_LOST_NO_ROOM);
     errno = saved;

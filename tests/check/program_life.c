@@ -108,6 +108,27 @@ static void threads_free_late(void) {
     thousand_threads(keep_it);
 }
 
+// ---- more call stacks than there is room for ----------------------------------------------------------------------
+
+enum { DEEP = 19 };
+// Two places to call from, which the compiler does not make one.
+__attribute__((noinline)) static void branch(unsigned path, int depth) {
+    if (!depth) {
+        free(malloc(10));
+    } else if (path >> (depth - 1) & 1) {
+        __asm__ volatile("/* one */");
+        branch(path, depth - 1);
+        __asm__ volatile("/* one */");
+    } else {
+        __asm__ volatile("/* zero */");
+        branch(path, depth - 1);
+        __asm__ volatile("/* zero */");
+    }
+}
+static void many_stacks(void) {
+    for (unsigned path = 0; path < 1u << DEEP; path++) branch(path, DEEP);
+}
+
 static void wait_for(pid_t child, int status) {
     int s;
     if (child < 0 || waitpid(child, &s, 0) != child || !WIFEXITED(s) || WEXITSTATUS(s) != status) _exit(9);
@@ -547,6 +568,7 @@ static const struct {
 } lives[] = {{"thread", thread}, {"threads", threads},
     {"threads-free-only", threads_free_only},
     {"threads-free-late", threads_free_late},
+    {"many-stacks", many_stacks},
     {"forks", forks}, {"forks-clean", forks_clean}, {"forks-twice", forks_twice},
     {"vforks", vforks}, {"execs", execs}, {"execs-overwritten", execs_overwritten},
     {"exits", exits}, {"exits-now", exits_now},

@@ -125,6 +125,9 @@ def across():
 
 
 def stacks():
+    (r,) = run("many-stacks", guards="off")
+    assert [note["text"][:29] for note in r.of("note")] == ["no room for more call stacks:"], r.of("note")
+    assert not r.of("error") and end(r) == ("exit", 7), r.lines
     for life in "jumps", "contexts", "signals":
         r, e = one(life)
         assert r.names(e["stack"])[1] == "fault", r.names(e["stack"])

@@ -678,12 +678,14 @@ TEST(fork_within_a_capture) {
 TEST(table_full) {
     start();
     qy_stacks_stats_t stats;
+    CHECK(!qy_stacks_full());
     for (uint32_t i = 0; i < NODES; i++) {  // made stacks of one frame
         uint32_t id, spare = 0;
         CHECK_EQ(qy_tree_add(0, 0x1000 + i * 16, &spare, tell, NULL, &id), QY_ADD_NEW);
     }
     qy_stacks_get_stats(&stats);
     CHECK_EQ(stats.nodes, stats.limit);
+    CHECK(qy_stacks_full());
     for (int i = 0; i < 10; i++) CHECK_EQ(qy_stack_capture(tell, NULL), 0);
     uint64_t full = stats.full;
     qy_stacks_get_stats(&stats);

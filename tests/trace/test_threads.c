@@ -9,6 +9,7 @@
 #include "captured.h"
 #include "os/fake.h"
 #include "stacks/own.h"
+#include "stacks/stacks_tree.h"
 #include "trace/encode.h"
 #include "trace/record.h"
 
@@ -180,6 +181,49 @@ static void known_stacks(void *arg) {
     unlink(name_of(getpid()));
 }
 TEST(stacks_that_come_again) { run_apart(known_stacks, NULL); }
+
+static bool told_somewhere(void *arg, uint32_t id, uint32_t parent, uintptr_t pc, bool is_return) {
+    (void)arg, (void)id, (void)parent, (void)pc, (void)is_return;
+    return true;
+}
+
+// How often the file has this text.
+static unsigned texts_in(const char *name, const char *text) {
+    static char data[16 << 20];
+    FILE *f = fopen(name, "r");
+    CHECK(f);
+    size_t bytes = fread(data, 1, sizeof data, f);
+    fclose(f);
+    unsigned found = 0;
+    for (const char *at = data; (at = memmem(at, (size_t)(data + bytes - at), text, strlen(text))); at++) found++;
+    return found;
+}
+
+// The trace says so once: at the next block, or at the end.
+static void more_stacks_than_have_room(void *arg) {
+    const uint32_t room = 4096;
+    uint64_t after = *(uint64_t *)arg;
+    prepare(",stacks:cfi");
+    CHECK(qy_stacks_start(QY_STACKS_CFI, room));  // so the recorder does not make a larger one
+    event(16, true);
+    CHECK(stack_here());
+    while (!qy_stacks_full()) {
+        uint32_t id, spare = 0;
+        CHECK_EQ(qy_tree_add(0, 0x1000 + 16 * qy_stacks_ids(), &spare, told_somewhere, NULL, &id), QY_ADD_NEW);
+    }
+    CHECK_EQ(qy_stacks_ids(), room);
+    stream(&after);
+    qy_record_end(0, "exit");
+    CHECK_EQ(texts_in(name_of(getpid()), "no room for more call stacks"), 1);
+    unlink(name_of(getpid()));
+}
+TEST(a_full_tree_of_stacks_is_told) {
+    for (uint64_t after = 1; after < 100000; after *= 300) {
+        captured_t c = capture(more_stacks_than_have_room, &after);
+        if (c.exit_code != 0) TEST_FAIL("the child ended with %d: %.400s", c.exit_code, c.text);
+        CHECK(strstr(c.text, "no room for more call stacks"));
+    }
+}
 
 #define BUSY 300  // events of a thread that is well under way
 // Threads that are not seen outside of a record for so long, since they get no processor, are left as they are.

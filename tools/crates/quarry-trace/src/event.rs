@@ -200,7 +200,7 @@ pub enum What {
         /// 1 no room, 2 re-entered, 3 disk full, 4 table full
         reason: u8,
     },
-    /// A note of the program.
+    /// A note of the program, or of the recorder.
     Mark(String),
     /// Of a sample: what this thread allocates from here on is drawn at another rate than the head says.
     Sampled {
