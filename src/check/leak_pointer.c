@@ -37,7 +37,6 @@ static bool is_second_base(const qy_leak_space_t *space, const qy_leak_block_t *
 
 bool qy_leak_is_owner(const qy_leak_space_t *space, const qy_leak_block_t *block, uintptr_t pointer) {
     uint64_t inside = pointer - block->address;
-    if (inside + WORD > block->size && inside != 3 * WORD) return false;
     bool ask = block->size >= 4096;  // a smaller one has no page to itself that could not be read
     if (block->size < WORD) return false;
     if (ask && !(qy_os_readable((const void *)block->address) && qy_os_readable((const void *)pointer))) return false;

@@ -26,6 +26,10 @@ struct Element {
     ~Element() { std::puts("end"); }
     long n = 7;
 };
+struct Handle {
+    ~Handle() { std::puts("end"); }
+    int fd = 3;
+};
 
 namespace {
 
@@ -39,6 +43,7 @@ __attribute__((noinline)) void wipe() {
 // Not of this file alone: what nobody reads, the compiler does not write.
 Second *second;
 Element *elements;
+Handle *handles;
 std::map<int, std::string> *tree;
 std::unordered_map<std::string, std::shared_ptr<Both>> *table;
 std::list<std::vector<int>> lists;
@@ -49,6 +54,7 @@ namespace {
 void reachable() {
     second = new Both;
     elements = new Element[3];
+    handles = new Handle[1];
     tree = new std::map<int, std::string>;
     table = new std::unordered_map<std::string, std::shared_ptr<Both>>;
     for (int i = 0; i < 100; i++) {

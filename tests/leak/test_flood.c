@@ -176,19 +176,25 @@ TEST(the_four_ways_to_own_a_block_by_its_middle) {
     uint64_t *string = make(3 * 8 + 10 + 1, 1), *length = make(8 + 40, 2);
     uint64_t *many = make_family(8 + 3 * 16, 3, NEW_ARRAY);
     uint64_t *bases = make(48, 4), *not_many = make(8 + 3 * 16, 5), *wrong = make(8 + 40, 6);
+    uint64_t *few = make_family(8 + 4, 7, NEW_ARRAY), *short_length = make(8 + 3, 8);  // a word does not fit behind
     string[0] = 4, string[1] = 10;
     length[0] = 40;
     many[0] = not_many[0] = 3;
     bases[0] = vtable;
     bases[2] = vtable + 32;
     wrong[0] = 39;
-    uint64_t roots[6] = {(uintptr_t)(string + 3), (uintptr_t)(length + 1), (uintptr_t)(many + 1),
-        (uintptr_t)(bases + 2), (uintptr_t)(not_many + 1), (uintptr_t)(wrong + 1)};
-    scan(roots, 6);
+    few[0] = 1;
+    short_length[0] = 3;
+    uint64_t roots[8] = {(uintptr_t)(string + 3), (uintptr_t)(length + 1), (uintptr_t)(many + 1),
+        (uintptr_t)(bases + 2), (uintptr_t)(not_many + 1), (uintptr_t)(wrong + 1), (uintptr_t)(few + 1),
+        (uintptr_t)(short_length + 1)};
+    scan(roots, 8);
     CHECK_EQ(kind(string), QY_LEAK_REACHABLE);
     CHECK_EQ(kind(length), QY_LEAK_REACHABLE);
     CHECK_EQ(kind(many), QY_LEAK_REACHABLE);
     CHECK_EQ(kind(bases), QY_LEAK_REACHABLE);
+    CHECK_EQ(kind(few), QY_LEAK_REACHABLE);
+    CHECK_EQ(kind(short_length), QY_LEAK_REACHABLE);
     CHECK_EQ(kind(not_many), QY_LEAK_IS_POSSIBLE);  // not of new[]
     CHECK_EQ(kind(wrong), QY_LEAK_IS_POSSIBLE);
     forget();
