@@ -76,4 +76,21 @@ TEST(threads_that_come_and_go) {
     check_plan(0);
 }
 
+// Each asks the kernel how much is resident, for its lines.
+TEST(statistics_of_several_performances) {
+    plan_begin(&maker, test_seed, false, 4);
+    for (uint32_t i = 0; i < 1000 / LESS; i++) {
+        operate_somehow(&maker, 0);
+        note(&maker, 0, plan_word(QY_PLAN_STATS, 0, 0));
+        counted(&maker, QY_PLAN_STATS);
+    }
+    uint64_t operations = maker.operations[0];
+    plan_bytes_t plan = plan_end(&maker);
+    int status = replay(plan, getenv("REPLAY_PRELOAD"), "--classic", "--instances=4");
+    if (status) TEST_FAIL("status %x: %.400s", (unsigned)status, read_whole(said_path));
+    CHECK_EQ(reported(read_whole(report_path), "", "played"), 4 * operations);
+    free(plan.bytes);
+    replay_done();
+}
+
 TEST_MAIN()

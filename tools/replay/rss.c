@@ -14,14 +14,19 @@ typedef struct lines {
     char text[8192];
 } lines_t;
 
-// Not in .bss, which would look like memory of the allocator.
+// Not in .bss, which would look like memory of the allocator. All threads have this one: it is the caller's from the
+// open to the last line.
 static lines_t *lines;
+static pthread_mutex_t lines_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool open_lines(const char *path) {
+    pthread_mutex_lock(&lines_lock);
     if (!lines) lines = qy_own(1, sizeof *lines);
     lines->fd = open(path, O_RDONLY | O_CLOEXEC);
     lines->used = lines->at = 0;
-    return lines->fd >= 0;
+    if (lines->fd >= 0) return true;
+    pthread_mutex_unlock(&lines_lock);
+    return false;
 }
 
 static char *next_line(void) {
@@ -38,6 +43,7 @@ static char *next_line(void) {
         ssize_t n = read(lines->fd, lines->text + lines->used, sizeof lines->text - 1 - lines->used);
         if (n <= 0) {
             close(lines->fd);
+            pthread_mutex_unlock(&lines_lock);
             return 0;
         }
         lines->used += (size_t)n;
