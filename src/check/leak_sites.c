@@ -87,7 +87,7 @@ void qy_leak_sites_end(qy_leak_sites_t *s) {
 
 typedef struct past {
     uint32_t stack;
-    uint32_t scans;                           // that saw it, one after the other
+    uint32_t scans;                           // up to the last one, in a row, that found more than all before
     uint64_t bytes[QY_LEAK_GROWN_SCANS - 1];  // the last one first
     uint64_t scan;                            // the number of the last one
     uint64_t most;                            // bytes in any scan so far
@@ -120,15 +120,15 @@ static past_t *past_of(qy_leak_history_t *h, uint32_t stack) {
 }
 
 static bool past_next(past_t *p, uint64_t scan, const qy_leak_site_t *site, uint64_t *ret_before) {
-    bool rises = p->stack == site->stack && p->scan + 1 == scan && site->bytes > p->most;
-    if (!rises) p->scans = 0;
+    if (site->bytes <= p->most) p->scans = 0;
+    else p->scans = p->scan + 1 == scan ? p->scans + 1 : 1;
     *ret_before = p->bytes[QY_LEAK_GROWN_SCANS - 2];
     for (unsigned i = QY_LEAK_GROWN_SCANS - 2; i; i--) p->bytes[i] = p->bytes[i - 1];
     p->bytes[0] = site->bytes;
     p->stack = site->stack;
     p->scan = scan;
     if (site->bytes > p->most) p->most = site->bytes;
-    return ++p->scans >= QY_LEAK_GROWN_SCANS;
+    return p->scans >= QY_LEAK_GROWN_SCANS;
 }
 
 void qy_leak_history_scan(qy_leak_history_t *h, const qy_leak_sites_t *s,

@@ -375,9 +375,17 @@ TEST(a_site_grows_that_rose_from_scan_to_scan) {
     CHECK_EQ(grown_before, 50);
     CHECK_EQ(history_of(h, (unsigned[]){120, 71, 10}, 3), 2);
     CHECK_EQ(grown_before, 60);
-    CHECK_EQ(history_of(h, (unsigned[]){130, 0, 10}, 3), 1);
+    CHECK_EQ(history_of(h, (unsigned[]){130, 0, 10}, 3), 0);  // the second 110 of site 1 was no more than the first
     CHECK_EQ(history_of(h, (unsigned[]){140, 99, 10}, 3), 1);
+    CHECK_EQ(grown_before, 120);
     CHECK_EQ(history_of(h, (unsigned[]){139, 100, 10}, 3), 0);  // 2 was gone meanwhile
+}
+
+TEST(a_site_that_fell_has_three_scans_to_rise) {
+    qy_leak_history_t *h = qy_leak_history_new();
+    CHECK(h);
+    const unsigned bytes[] = {100, 110, 105, 120, 130, 140};
+    for (unsigned i = 0; i < 6; i++) CHECK_EQ(history_of(h, &bytes[i], 1), i == 5);
 }
 
 TEST_MAIN()
