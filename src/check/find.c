@@ -6,6 +6,7 @@
 #include "check/pool_blocks.h"
 #include "check/threads.h"
 #include "check/zone.h"
+#include "pages/map.h"
 
 // False: the record changed meanwhile, or is of no block.
 static bool block_read(const qy_check_place_t *place, qy_check_block_t *ret) {
@@ -57,10 +58,19 @@ void qy_check_each_live(bool (*visit)(const qy_check_block_t *b, void *arg), voi
     qy_check_guarded_each_live(visit, arg);
 }
 
+// Where address space is scarce the heap gives chunks back to the kernel, and what is there by now may be the program's
+// own. A block that is live or waits has its memory. A signal handler may have interrupted what changes the map.
+static bool is_elsewhere(const qy_check_place_t *place, uintptr_t at) {
+    qy_check_state_t state = place->record ? qy_check_state_of(qy_check_word(place->record)) : QY_CHECK_NONE;
+    if (state == QY_CHECK_LIVE || state == QY_CHECK_FREED || qy_lock_is_mine(qy_map_lock())) return false;
+    return !qy_map_record((const void *)at);
+}
+
 // It does not stay within one live block.
 QY_COLD static void access_fault(
     const qy_check_place_t *place, uintptr_t at, size_t n, bool is_write, const char *function) {
     qy_check_block_t b, next;
+    if (is_elsewhere(place, at)) return;
     bool known = qy_check_block_at(place, &b);
     // What lies between two blocks is the zone of one, or of none. An access there that reaches the next block, or
     // begins nearer to it, underflows it.

@@ -2,12 +2,14 @@
 // libc_traps.c: calls that are right though they look wrong, and some that are wrong beside their bytes. It prints the
 // reports that must come, as kind and function; test_libc.py compares.
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -82,6 +84,36 @@ static void elsewhere(void) {
     puts("elsewhere");
 }
 
+// Where address space is scarce, whole chunks of the heap go back to the kernel, which gives their addresses to others.
+static void elsewhere_in_chunks(void) {
+    enum { BLOCKS = 2000, BYTES = 60000, CHUNK = 2 << 20, MORE = 400 << 20 };
+    static char *p[BLOCKS];
+    struct rlimit was, little;
+    size_t pages = 0, chunks = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%zu", &pages) != 1 || getrlimit(RLIMIT_AS, &was)) abort();
+    fclose(f);
+    little = was;
+    little.rlim_cur = pages * (size_t)sysconf(_SC_PAGESIZE) + MORE;
+    if (setrlimit(RLIMIT_AS, &little)) abort();
+    for (int i = 0; i < BLOCKS; i++) p[i] = malloc(BYTES);
+    for (int i = 0; i < BLOCKS; i++) free(p[i]);
+    malloc_trim(0);
+    for (int i = 0; i < BLOCKS; i++) {
+        char *chunk = (char *)((uintptr_t)p[i] & -(uintptr_t)CHUNK);
+        if (!chunk) continue;
+        void *other = mmap(chunk, CHUNK, PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (other == MAP_FAILED) continue;  // the heap has kept it
+        copy(p[i], "12345", 6);
+        if (length(p[i]) != 5) abort();
+        munmap(other, CHUNK);
+        chunks++;
+    }
+    if (setrlimit(RLIMIT_AS, &was)) abort();
+    if (chunks) puts("chunks went");
+}
+
 static void expect(const char *kind, const char *function) { fprintf(stderr, "%s %s\n", kind, function); }
 
 static void wrong(void) {
@@ -111,6 +143,7 @@ int main(void) {
     right();
     short_name();
     elsewhere();
+    elsewhere_in_chunks();
     wrong();
     return 0;
 }
