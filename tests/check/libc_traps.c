@@ -2,7 +2,9 @@
 // libc_traps.c: calls that are right though they look wrong, and some that are wrong beside their bytes. It prints the
 // reports that must come, as kind and function; test_libc.py compares.
 #include <errno.h>
+#include <locale.h>
 #include <malloc.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -67,6 +69,25 @@ static void short_name(void) {
         send(fd[0], "12345", 5, 0) != 5 || recvmsg(fd[1], &message, 0) != 5 || message.msg_namelen <= 4)
         abort();
     free(name);
+}
+
+// TCP throws away what is asked for by this flag, and writes nothing.
+static void discarded(void) {
+    static const char bytes[100];
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t n = sizeof to;
+    int server = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(server, (struct sockaddr *)&to, n) || listen(server, 1) ||
+        getsockname(server, (struct sockaddr *)&to, &n) || connect(client, (struct sockaddr *)&to, n))
+        abort();
+    int fd = accept(server, NULL, NULL);
+    char *p = malloc(1);
+    struct iovec into = {p, 65536};
+    struct msghdr message = {.msg_iov = &into, .msg_iovlen = 1};
+    if (send(client, bytes, sizeof bytes, 0) != sizeof bytes || recv(fd, p, 50, MSG_TRUNC | MSG_WAITALL) != 50 ||
+        recvmsg(fd, &message, MSG_TRUNC) <= 1)
+        abort();
+    free(p);
 }
 
 // The memory of a huge block goes back to the kernel, which gives its address to others.
@@ -142,6 +163,7 @@ static void wrong(void) {
 int main(void) {
     right();
     short_name();
+    discarded();
     elsewhere();
     elsewhere_in_chunks();
     wrong();
