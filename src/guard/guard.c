@@ -51,7 +51,7 @@ static char *page_at(uint32_t page) {
 static uint32_t page_of(uintptr_t address) {
     return (uint32_t)((address - atomic_load_explicit(&qy_guard_base, memory_order_relaxed)) >> guard.page_shift);
 }
-static uint32_t slot_pages(size_t n) { return (uint32_t)(qy_max(n, 1) + guard.page - 1) / (uint32_t)guard.page; }
+static uint32_t slot_pages(size_t n) { return (uint32_t)((qy_max(n, 1) + guard.page - 1) >> guard.page_shift); }
 
 // ---- start ----------------------------------------------------------------------------------------------------------
 

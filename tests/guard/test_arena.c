@@ -219,6 +219,20 @@ BOTH(a_stray_access_is_the_nearest_blocks) {
     }
 }
 
+ONE(a_block_may_be_larger_than_a_word_of_32_bits_counts) {
+    const size_t n = ((size_t)4 << 30) + PAGE;
+    start((qy_guard_limits_t){.space = (size_t)16 << 30, .slots = 64, .live = (size_t)8 << 30, .way = way});
+    if (!qy_guard_is_by_marks() || qy_guard_bytes < 2 * n) TEST_SKIP("no marks, or too little address space");
+    char *before = get(10), *p = get(n), *behind = get(10);
+    if (!p) TEST_SKIP("no memory for its pages");
+    CHECK(before && behind && before + 10 < p && p + n < behind);
+    p[0] = p[n - 1] = 1;
+    CHECK(!qy_os_readable(p - 8) && !qy_os_readable(p + n));
+    CHECK_EQ(stats_now().live_bytes, n + 2 * PAGE);
+    CHECK_EQ(drop(p, 1), QY_GUARD_DONE);
+    CHECK_EQ(stats_now().live_bytes, 2 * PAGE);
+}
+
 // ---- kernels that refuse --------------------------------------------------------------------------------------------
 
 ONE(marks_that_are_denied_are_done_without) {
