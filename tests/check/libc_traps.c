@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <wchar.h>
 
 // Kept from the compiler, which knows what these calls do and which of them are wrong.
 static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
@@ -47,6 +48,14 @@ static void right(void) {
     memset(empty, 0, 0);
     printf("%.3s%.*s\n", memcpy(p, "abcdefgh", 8) ? p : p, 8, p);  // no end, and none is looked for
     printf("%s\n", (char *)NULL ? "" : "(null)");
+    if (setlocale(LC_CTYPE, "C.UTF-8")) {  // two characters of two bytes, of which one has room
+        wchar_t *wide = malloc(2 * sizeof *wide);
+        char narrow[4];
+        wide[0] = wide[1] = 0xe9;
+        if (wcstombs(narrow, wide, 3) != 2) abort();
+        free(wide);
+        setlocale(LC_CTYPE, "C");
+    }
     errno = 77;
     strtol("12", NULL, 10);
     length("x");
