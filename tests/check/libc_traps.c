@@ -58,6 +58,8 @@ static void right(void) {
     }
     errno = 77;
     strtol("12", NULL, 10);
+    if (errno != 77 || getline(NULL, NULL, stdin) != -1 || errno != EINVAL) abort();
+    errno = 77;
     length("x");
     if (errno != 77) abort();
     signal(SIGUSR1, handler);
