@@ -47,7 +47,7 @@ ALLOWED = {
     },
     "api/check_signal.c": {"signal.h": "declares the functions that are defined there"},
     "api/check_stop.c": {header: "declares the functions that are defined there"
-                         for header in ("poll.h", "signal.h", "sys/epoll.h", "sys/select.h", "sys/signalfd.h")},
+                         for header in ("poll.h", "pthread.h", "signal.h", "sys/epoll.h", "sys/select.h", "sys/signalfd.h")},
     "api/check_process.c": {"stdlib.h": "on_exit and at_quick_exit: libc's own registers of handlers"},
     "api/dropin_runtime.c": {"dlfcn.h": "finds the C++ runtime of the program"},
     "check/life.c": {"pthread.h": "pthread_atfork: libc's own register of fork handlers"},

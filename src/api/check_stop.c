@@ -5,7 +5,9 @@
 // taken out of their sets. A thread that blocks it by a system call of its own is not stopped, and the scan for leaks
 // says so. SIGSEGV says that a guarded block is accessed. A thread that blocks it would be ended by the kernel there.
 // So it stays open, and the thread is told that it blocks it.
+#include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -20,12 +22,14 @@
 #define EXPORT __attribute__((visibility("default")))
 
 int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t bytes);
+int pthread_attr_setsigmask_np(pthread_attr_t *attributes, const sigset_t *mask);  // since glibc 2.32
 
 static struct {
     bool found;
 #define REAL(name) __typeof__(name) *name
     REAL(sigprocmask);
     REAL(pthread_sigmask);
+    REAL(pthread_attr_setsigmask_np);
     REAL(sigsuspend);
     REAL(sigwait);
     REAL(sigwaitinfo);
@@ -44,6 +48,7 @@ __attribute__((constructor(102))) static void masks_find(void) {
 #define FIND(name) *(void **)&masks_real.name = qy_os_symbol_next(#name)
     FIND(sigprocmask);
     FIND(pthread_sigmask);
+    FIND(pthread_attr_setsigmask_np);
     FIND(sigsuspend);
     FIND(sigwait);
     FIND(sigwaitinfo);
@@ -98,6 +103,37 @@ EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *rest
     if (QY_UNLIKELY(!masks_real.found)) masks_find();
     return mask_change(masks_real.pthread_sigmask, how, set, old);
 }
+
+// Of a thread that is born with it.
+EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attributes, const sigset_t *mask) {
+    sigset_t copy;
+    mask = open_mask(mask, &copy);
+    return masks_real.pthread_attr_setsigmask_np ? masks_real.pthread_attr_setsigmask_np(attributes, mask) : ENOSYS;
+}
+
+// Those of BSD have a bit for each of the first signals.
+static int bits_change(int how, int bits) {
+    sigset_t set, old;
+    unsigned was = 0;
+    sigemptyset(&set);
+    for (int n = 1; n < 32; n++)
+        if ((unsigned)bits >> (n - 1) & 1) sigaddset(&set, n);
+    if (sigprocmask(how, &set, &old)) return -1;
+    for (int n = 1; n < 32; n++) was |= (unsigned)(sigismember(&old, n) == 1) << (n - 1);
+    return (int)was;
+}
+EXPORT int sigblock(int bits) { return bits_change(SIG_BLOCK, bits); }
+EXPORT int sigsetmask(int bits) { return bits_change(SIG_SETMASK, bits); }
+EXPORT int siggetmask(void) { return bits_change(SIG_BLOCK, 0); }
+
+// And those of System V are of one signal.
+static int signal_change(int how, int number) {
+    sigset_t set;
+    sigemptyset(&set);
+    return sigaddset(&set, number) ? -1 : sigprocmask(how, &set, NULL);
+}
+EXPORT int sighold(int number) { return signal_change(SIG_BLOCK, number); }
+EXPORT int sigrelse(int number) { return signal_change(SIG_UNBLOCK, number); }
 
 EXPORT int sigsuspend(const sigset_t *set) {
     sigset_t copy;

@@ -463,7 +463,16 @@ static void on_signal_late(int number) {
     (void)number;
     used_late();
 }
-// All signals are blocked where freed blocks are used: by the thread, in a child, and in a handler.
+static void *in_thread_late(void *unused) {
+    used_late();
+    return unused;
+}
+// Names that the header calls deprecated.
+int hold_signal(int number) __asm__("sighold");
+int release_signal(int number) __asm__("sigrelse");
+
+// All signals are blocked where freed blocks are used: by the thread, in a child, in a handler, and from a thread's
+// begin.
 static void blocks_signals(void) {
     sigset_t all, now;
     sigfillset(&all);
@@ -471,6 +480,14 @@ static void blocks_signals(void) {
     struct sigaction action = {.sa_handler = on_signal_late, .sa_mask = all};
     sigaction(SIGUSR1, &action, NULL);
     raise(SIGUSR1);
+    pthread_t t;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) || pthread_attr_setsigmask_np(&attributes, &all)) _exit(9);
+    if (pthread_create(&t, &attributes, in_thread_late, NULL) || pthread_join(t, NULL)) _exit(9);
+    if (hold_signal(SIGSEGV)) _exit(9);
+    used_late();
+    if (pthread_sigmask(SIG_BLOCK, NULL, &now) || sigismember(&now, SIGSEGV) != 1) _exit(8);
+    if (release_signal(SIGSEGV) || pthread_sigmask(SIG_BLOCK, NULL, &now) || sigismember(&now, SIGSEGV) != 0) _exit(8);
     if (pthread_sigmask(SIG_BLOCK, &all, NULL)) _exit(9);
     used_late();
     pid_t child = fork();

@@ -136,7 +136,7 @@ def stacks():
 def masks():
     files = run("blocks-signals", guards="all")
     kinds = [e["kind"] for r in files for e in r.of("error")]
-    assert len(files) == 2 and kinds == ["use-after-free-read"] * 3, (files, kinds)
+    assert len(files) == 2 and kinds == ["use-after-free-read"] * 5, (files, kinds)
 
 
 def limits():
