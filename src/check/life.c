@@ -79,6 +79,7 @@ static void check_in_child(void) {
     int parent = life.pid;
     life.pid = qy_os_process_id();
     life.is_copy = true;
+    atomic_store(&life.ended, false);  // its parent may be at its end, by another thread
     qy_check_report_in_child(parent);
     qy_leak_in_child();
 }

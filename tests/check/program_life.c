@@ -531,6 +531,32 @@ static void forks_busy(void) { forks_beside(false); }
 // A child does not wait for threads that let blocks leave the quarantine in its parent.
 static void forks_draining(void) { forks_beside(true); }
 
+// One thread forks while another is at the end of the process, which takes its time for many blocks.
+static _Atomic int forked;
+static void *fork_on(void *unused) {
+    (void)unused;
+    for (;;) {
+        pid_t child = fork();
+        if (!child) {
+            fault();
+            _exit(5);
+        }
+        wait_for(child, 5);
+        atomic_store(&forked, 1);
+    }
+}
+static void forks_at_end(void) {
+    static void **blocks;
+    for (int i = 0; i < 300000; i++) {
+        void **p = malloc(40);
+        *p = blocks;
+        blocks = p;
+    }
+    pthread_t t;
+    if (pthread_create(&t, NULL, fork_on, NULL)) _exit(9);
+    while (!atomic_load(&forked)) usleep(1000);
+}
+
 #ifdef __GLIBC__
 // One thread reads from a stream and frees, one has the list of streams and waits for that one, and one forks: so the
 // fork must wait for the list before it keeps others from freeing.
@@ -599,7 +625,7 @@ static const struct {
     {"opens-all", opens_all}, {"opens-all-and-forks", opens_all_and_forks},
     {"writes-no-files", writes_no_files}, {"writes-less", writes_less},
     {"blocks-signals", blocks_signals}, {"forks-busy", forks_busy},
-    {"forks-draining", forks_draining},
+    {"forks-draining", forks_draining}, {"forks-at-end", forks_at_end},
     {"forks-in-streams", forks_in_streams},
     {"forks-apart", forks_apart}};
 

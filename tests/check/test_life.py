@@ -80,6 +80,9 @@ def children():
         assert not [e for r in files for e in r.of("error")], [r.of("error") for r in files if r.of("error")][0]
         assert len(files) == (31 if options else 1) and all(end(r)[0] == "exit" for r in files), files
     run("forks-draining", guards="off", quarantine="64k")
+    files = run("forks-at-end", guards="off", leaks="exit")
+    ends_of = [(r.of("begin")[0]["forked_from"] is not None, *end(r)) for r in files]
+    assert set(ends_of) == {(False, "exit", 7), (True, "exit", 5)}, ends_of
     (r,) = run("forks-in-streams", guards="off")
     assert not r.of("error") and end(r) == ("exit", 7), r.lines
     if os.geteuid() == 0 and subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode == 0:
