@@ -95,7 +95,4 @@ __attribute__((constructor(101))) static void constructed(int argc, char **argv,
 __attribute__((constructor(101))) static void constructed(void) { qy_heap_constructed(); }
 #endif
 
-// A copy of the heap beside the one that serves the process has no blocks, and nothing to say.
-__attribute__((destructor(101))) static void destructed(void) {
-    if (qy_heap_first() || qy_heap_is_ours()) qy_stats_at_exit();
-}
+__attribute__((destructor(101))) static void destructed(void) { qy_stats_at_exit(); }

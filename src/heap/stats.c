@@ -156,7 +156,9 @@ static bool write_stats(bool ending, int fd, bool json) {
 
 bool qy_stats_write(int fd, bool json) { return write_stats(false, fd, json); }
 
-void qy_stats_at_exit(void) {
+static QY_COLD void write_at_exit(void) {
+    // A copy of the heap beside the one that serves the process has no blocks, and nothing to say.
+    if (!qy_heap_first() && !qy_heap_is_ours()) return;
     char path[4096];  // as long as the options (rt/opts.c)
     if (qy_opts_str(qy_opts.stats_file, path, sizeof path)) {
         int fd = qy_os_open_append(path);
@@ -166,7 +168,11 @@ void qy_stats_at_exit(void) {
         }
         write_stats(true, fd, true);
         qy_os_close(fd);
-    } else if (qy_opts.stats) {
+    } else {
         write_stats(true, 2, false);
     }
+}
+
+void qy_stats_at_exit(void) {
+    if (qy_opts.stats_file || qy_opts.stats) write_at_exit();
 }
