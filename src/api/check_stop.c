@@ -22,7 +22,8 @@
 #define EXPORT __attribute__((visibility("default")))
 
 int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t bytes);
-int pthread_attr_setsigmask_np(pthread_attr_t *attributes, const sigset_t *mask);  // since glibc 2.32
+// NOLINTNEXTLINE(readability-redundant-declaration): since glibc 2.32
+int pthread_attr_setsigmask_np(pthread_attr_t *attributes, const sigset_t *mask);
 
 static struct {
     bool found;

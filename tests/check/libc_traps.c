@@ -118,7 +118,10 @@ static void elsewhere(void) {
 
 // Where address space is scarce, whole chunks of the heap go back to the kernel, which gives their addresses to others.
 static void elsewhere_in_chunks(void) {
-    enum { BLOCKS = 2000, BYTES = 60000, CHUNK = 2 << 20, MORE = 400 << 20 };
+    enum { BLOCKS = 2000,
+        BYTES = 60000,
+        CHUNK = 2 << 20,
+        MORE = 400 << 20 };
     static char *p[BLOCKS];
     struct rlimit was, little;
     size_t pages = 0, chunks = 0;

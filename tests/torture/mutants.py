@@ -86,7 +86,7 @@ MUTANTS = (
     ("pool/pages/pages_region.c", "p->held_pages -= r->pages;", "", "pool_pages"),
     ("pool/persist/persist_blocks.c", "if (next) qy_persist_store(s, prev_of(s, next), prev);", "", "pool_persist"),
     ("pool/persist/persist_blocks.c", "else set_bin(s, bin, next);", "", "pool_persist"),
-    ("pool/node.h", "    a->bytes -= bytes;", "", "pool_observe"),
+    ("pool/node.h", "    o->waiting -= qy_node_ended_bytes(n);", "", "pool_observe"),
     ("pool/chunk.c", "    discharge(info, bytes);\n    atomic_fetch_add", "    atomic_fetch_add", "pool_conformance"),
 )
 
