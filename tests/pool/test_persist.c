@@ -449,6 +449,13 @@ TEST(limit_of_a_new_file) {
     CHECK_LE(stats.held_bytes, 200000);
     CHECK(quarry_persist_alloc(s, 1000, 0));
     CHECK_EQ(quarry_persist_close(s), 0);
+    unlink(pt_path);
+    o.pool.limit = o.initial_bytes = 1000000;  // no multiple of a unit
+    CHECK(s = quarry_persist_open(pt_path, &o));
+    quarry_pool_stats(quarry_persist_pool(s), &stats);
+    CHECK_LE(stats.held_bytes, 1000000);
+    CHECK_GT(stats.held_bytes, 1000000 - 65536);
+    CHECK_EQ(quarry_persist_close(s), 0);
     for (int i = 0; i < 2; i++) {
         unlink(pt_path);
         o.pool.limit = i ? 200000 : 100000;

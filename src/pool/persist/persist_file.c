@@ -38,6 +38,14 @@ static bool same_file(const qy_file_stat_t *a, const qy_file_stat_t *b) {
     return a->inode == b->inode && a->device == b->device;
 }
 
+// Does the path lead elsewhere by now, or nowhere? (A file may be without a name from the start, as that of a memfd.)
+static bool was_removed(const char *path, unsigned how, const qy_file_stat_t *st) {
+    qy_file_stat_t now;
+    int fd = qy_os_file_open(path, how), r = fd < 0 ? fd : qy_os_file_stat(fd, &now);
+    if (fd >= 0) qy_os_close(fd);
+    return r || !same_file(st, &now);
+}
+
 // The descriptors, the lock, the size. False: what is open is closed by the caller (fd >= 0).
 static bool persist_file_open(quarry_persist_t *s, const char *path, qy_file_stat_t *ret_stat) {
     unsigned how = s->flags & QUARRY_PERSIST_READ_ONLY ? 0 : QY_FILE_WRITE;
@@ -67,7 +75,7 @@ static bool persist_file_open(quarry_persist_t *s, const char *path, qy_file_sta
     r = qy_os_file_stat(s->fd, ret_stat);  // as it is now that nobody else writes
     if (r) return qy_persist_fail(-r, "the file cannot be examined", 0);
     // Its maker failed, and has removed it.
-    bool nameless = (s->flags & QUARRY_PERSIST_CREATE) && !ret_stat->links;
+    bool nameless = (s->flags & QUARRY_PERSIST_CREATE) && !ret_stat->links && was_removed(path, how, ret_stat);
     return !nameless || qy_persist_fail(EAGAIN, "the file was removed meanwhile", 0);
 }
 
@@ -155,7 +163,8 @@ static bool create(quarry_persist_t *s, const char *path, const quarry_persist_o
         qy_round_up(QY_PERSIST_LOG_AT + log_words * sizeof(qy_persist_record_t) + 4096 + 64, QY_PERSIST_UNIT);
     uint64_t bytes = qy_max(qy_round_up(o->initial_bytes ? o->initial_bytes : INITIAL_BYTES, QY_PERSIST_UNIT), least);
     uint64_t limit = o->pool.limit ? o->pool.limit : UINT64_MAX;
-    if (!o->initial_bytes && bytes > limit) bytes = qy_max(qy_round_down(limit, QY_PERSIST_UNIT), least);
+    // What was asked for fits, and its last unit does not.
+    if (o->initial_bytes <= limit && bytes > limit) bytes = qy_max(qy_round_down(limit, QY_PERSIST_UNIT), least);
     if (bytes > limit) return qy_persist_fail(EINVAL, "the limit is less than a new file has", 0);
     int r = qy_os_file_truncate(s->fd, 0);
     if (r) return qy_persist_fail(-r, "the file cannot be written", 0);
