@@ -47,6 +47,13 @@ void qy_first_class_destroy(qy_heap_t *h) {
     qy_moved_here(held);
 }
 
+// The least that can serve it adds so much to what is held: a slab of its class, or a mapping of its own.
+static size_t least_more(const qy_heap_t *h, size_t align, size_t n) {
+    unsigned c = qy_class_aligned(h->cls, align, qy_max(n, 1));
+    if (!c || c > QY_CLASS_SLAB_64K) return qy_round_up(n, qy_os_page_size());
+    return qy_class_slab_units(c, h->bins[c].nslabs) * QY_UNIT;
+}
+
 void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
     if (qy_size_is_hopeless(align, n)) return qy_out_of_memory();
     for (int tries = 0; tries < 2; tries++) {
@@ -58,8 +65,8 @@ void *qy_first_class_alloc(qy_heap_t *h, size_t align, size_t n, bool zero) {
             fresh = zero;
             p = qy_alloc_locked(h, align, n, &fresh);
         }
-        // At its limit (a slab is up to 256 KiB), giving memory back elsewhere does not help.
-        bool at_limit = !p && h->limit && h->held_bytes + qy_max(n, (size_t)256 << 10) > h->limit;
+        // At its limit giving memory back elsewhere does not help.
+        bool at_limit = !p && h->limit && h->held_bytes + least_more(h, align, n) > h->limit;
         qy_heap_unlock(h);
         if (p) {
             qy_moved_here(n);
