@@ -27,7 +27,7 @@
 #define LAST_NAP_NS UINT64_C(5000000)
 
 static struct {
-    bool on, at_exit;
+    bool on, at_exit, over;  // over: the last search is done
     uintptr_t linker[2];
     qy_leak_history_t *history;
     _Atomic uint64_t scans;
@@ -132,6 +132,7 @@ void qy_leak_at_exit(void) {
         scan_at("exit", &here);
         await_copy(true);
     }
+    leaks.over = true;
     leaks.on = false;
 }
 
@@ -167,6 +168,8 @@ void qy_leak_begin(void) {
 }
 
 void qy_leak_in_child(void) {
+    if (leaks.over) leaks.on = true;  // its parent is at its end, by another thread
+    leaks.over = false;
     if (!leaks.on) return;
     qy_os_stop_in_child();
     leaks.process = qy_os_process_id();
