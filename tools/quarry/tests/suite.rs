@@ -231,6 +231,16 @@ fn what_a_program_prints_may_change_for_all() {
     // One alone can be compared with nothing but what was added.
     let json = suite.run(&[&["-n", "1", "--only", "quarry", "same"], &add[..]].concat()).expect(1).json();
     assert!(json["faults"][0][2].as_str().unwrap().contains("something else"), "{json:#}");
+    // It is to print what it printed last.
+    let later = suite.bench.path("later.json");
+    suite.run(&[&both[..], &["--add", text(&earlier), "-o", text(&later)]].concat()).expect(0);
+    suite.run(&["-n", "1", "--only", "quarry", "same", "--json", "--add", text(&later)]).expect(0);
+    // Two builds of ours may both be wrong.
+    let second = suite.bench.library("libsecond", FORWARDS);
+    let with = format!("quarry2={}", second.display());
+    let ours = ["-n", "1", "--with", &with, "--only", "quarry,quarry2", "same"];
+    let json = suite.run(&[&ours[..], &add[..]].concat()).expect(1).json();
+    assert_eq!(json["faults"].as_array().unwrap().len(), 2, "{json:#}");
 }
 
 /// Of a run that not all mallocs have had nothing is kept.
