@@ -147,9 +147,16 @@ impl Shown<'_> {
         parts.join("\n")
     }
 
-    /// The runs at which we are far behind, and who failed.
+    /// Whom we never ran beside, the runs at which we are far behind, and who failed.
     pub fn remarks(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        let strangers = self.strangers();
+        if !strangers.is_empty() {
+            lines.push(format!(
+                "Never in one round with {OURS}: {}. Their ratios have in them what differs between the sessions.",
+                strangers.join(", ")
+            ));
+        }
         for measure in [TIME, PEAK] {
             let figures = self.figures(&measure);
             for (run, ratio, best) in figures.view().beyond(measure.limit.unwrap_or(f64::INFINITY)) {
@@ -159,6 +166,15 @@ impl Shown<'_> {
         let faults = self.record.faults.iter();
         lines.extend(faults.map(|(_, malloc, why)| format!("FAILED under {malloc}: {why}")));
         lines
+    }
+
+    /// Peers that were measured, and never side by side with ours.
+    fn strangers(&self) -> Vec<&str> {
+        let rounds = || self.record.runs.values().flatten();
+        let has = |name: &str| rounds().any(|round| round.contains_key(name));
+        let met = |peer: &str| rounds().any(|round| round.contains_key(OURS) && round.contains_key(peer));
+        let peers = self.record.mallocs.keys().map(String::as_str).filter(|name| sums::is_peer(name));
+        peers.filter(|peer| has(OURS) && has(peer) && !met(peer)).collect()
     }
 
     /// Each set of runs by time and by memory.

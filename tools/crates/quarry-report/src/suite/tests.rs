@@ -168,3 +168,15 @@ fn the_page_has_all_of_it() {
     }
     assert_eq!(page::pictures(&shown).iter().map(|figure| figure.name.as_str()).collect::<Vec<_>>().len(), 4);
 }
+
+/// Of two sessions nobody knows what the machine had to do with it.
+#[test]
+fn who_never_ran_beside_ours_is_named() {
+    let runs = visits(&[("a", &[&[("quarry", 2.0), ("y", 1.0)][..], &[("x", 1.0), ("y", 1.0)][..]])]);
+    let record = record(&["quarry", "x", "y"], runs);
+    let text = Shown { record: &record, written: &[], held_out: &[], targets: None }.text();
+    has(&text, "Never in one round with quarry: x. ");
+    let together = three();
+    let text = Shown { record: &together, written: &[], held_out: &[], targets: None }.text();
+    assert!(!text.contains("Never in one round"), "{text}");
+}
