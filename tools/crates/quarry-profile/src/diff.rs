@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! Two profiles, or two sets of runs, side by side: by names, so that another build of the program can be compared.
 //!
-//! A difference is told from noise by its variance: that of the samples, and that between the runs of each side. Of n runs the mean is
-//! taken; its variance is that of the samples over n², plus that between the runs over n. A difference above twice the standard error is
-//! more than noise. What few runs differ by tells little of that error, so it counts for more: by Student's t. Without
-//! samples and repeated runs nothing is known of noise, and that is said.
+//! A difference is told from noise by its variance: that of the samples, or that between the runs of both sides. Of n
+//! runs the mean is taken; its variance is that of the samples over n², or that between the runs over n, whichever is
+//! more. A difference above twice the standard error is more than noise. What few runs differ by tells little of that
+//! error, so it counts for more: by Student's t. Without samples and repeated runs nothing is known of noise, and that
+//! is said.
 
 use std::collections::BTreeMap;
 
@@ -102,18 +103,23 @@ pub fn folded(calls: &Calls, leaf: u32) -> String {
     names.join(";")
 }
 
-/// Mean and variance of a name over runs. `wider`: by how much the error is more than these runs differ by.
-fn side(runs: &[Run], name: &str, wider: f64) -> (f64, f64) {
+/// A name over the runs of a side.
+struct Side {
+    mean: f64,
+    /// The variance of the mean that comes from samples.
+    samples: f64,
+    /// What runs differ from the mean by, squared and added.
+    squares: f64,
+    runs: f64,
+}
+
+fn side(runs: &[Run], name: &str) -> Side {
     let n = runs.len().max(1) as f64;
     let values: Vec<(f64, f64)> = runs.iter().map(|run| run.get(name).copied().unwrap_or_default()).collect();
     let mean = values.iter().map(|value| value.0).sum::<f64>() / n;
     let samples = values.iter().map(|value| value.1).sum::<f64>() / (n * n);
-    let between = match values.len() {
-        0 | 1 => 0.0,
-        _ => values.iter().map(|value| (value.0 - mean).powi(2)).sum::<f64>() / (n - 1.0) / n,
-    };
-    // What differs between runs has the draw of the samples in it already.
-    (mean, samples.max(between * wider * wider))
+    let squares = values.iter().map(|value| (value.0 - mean).powi(2)).sum();
+    Side { mean, samples, squares, runs: n }
 }
 
 /// What two sides have.
@@ -234,9 +240,18 @@ impl Diff {
 fn pair(before: &[Run], after: &[Run], name: &str) -> Pair {
     let freedom = (before.len() + after.len()).saturating_sub(2);
     let wider = freedom.checked_sub(1).and_then(|at| STUDENT.get(at)).map_or(1.0, |t| t / 2.0);
-    let ((before, variance_before), (after, variance_after)) =
-        (side(before, name, wider), side(after, name, wider));
-    Pair { name: name.to_owned(), before, after, variance_before, variance_after }
+    let (before, after) = (side(before, name), side(after, name));
+    // Runs of both sides are taken to vary alike: two of them alone would hardly tell.
+    let of_one = (before.squares + after.squares) / freedom.max(1) as f64 * wider * wider;
+    // What differs between runs has the draw of the samples in it already.
+    let variance = |side: &Side| side.samples.max(of_one / side.runs);
+    Pair {
+        name: name.to_owned(),
+        before: before.mean,
+        after: after.mean,
+        variance_before: variance(&before),
+        variance_after: variance(&after),
+    }
 }
 
 #[cfg(test)]
@@ -277,5 +292,26 @@ mod tests {
             text.contains("noise is not known") && text.contains("gone") && text.contains("new"),
             "{text}"
         );
+    }
+
+    /// Two runs beside twenty: the two decide how much is noise.
+    #[test]
+    fn few_runs_beside_many_are_seldom_more_than_noise() {
+        let mut state = 1u64;
+        let mut even = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        // The sum of twelve is as good as normal.
+        let mut runs = |count: usize| -> Vec<Run> {
+            let run = |_| one(&[("f", 1000.0 + (0..12).map(|_| even()).sum::<f64>(), 0.0)]);
+            (0..count).map(run).collect()
+        };
+        let mut is_flagged = |_: &u32| {
+            let (before, after) = (runs(2), runs(20));
+            Diff::new(&before, &after).pairs[0].is_significant()
+        };
+        let flagged = (0..500).filter(|number| is_flagged(number)).count();
+        assert!(flagged < 50, "{flagged} of 500");
     }
 }
