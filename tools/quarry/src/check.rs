@@ -193,9 +193,9 @@ fn became_unchecked(options: &CheckOptions, show: &Show, ran: &Ran) -> bool {
     !options.gdb && only && !own.is_empty() && own.iter().all(became)
 }
 
-const OUT_OF_GUARDS: &str = "the second run did not meet the error again: there were not guards for all blocks of its place. \
-    Live guarded blocks have 64 MiB together. QUARRY_CHECK=guard_mb:1024 gives them 1 GiB. A kernel before 6.13 needs \
-    more mappings for that, too: sysctl -w vm.max_map_count=1048576";
+const OUT_OF_GUARDS: &str = "the second run did not meet the error again: there were not guards for all blocks of \
+    its place. Live guarded blocks have 64 MiB together, unless QUARRY_CHECK has guard_mb: guard_mb:1024 gives them \
+    1 GiB. A kernel before 6.13 needs more mappings for that, too: sysctl -w vm.max_map_count=1048576";
 
 /// The second run, where only the sites of the evidence are guarded. Where nothing was found, guards change sides.
 fn pinpoint(
