@@ -51,7 +51,6 @@ pub fn main(options: &ProfileOptions, output: &Output) -> anyhow::Result<i32> {
     }
     crate::info::hiding(&options.hide)?;
     options::check_live(options)?;
-    options::check_recording(options)?;
     if options.live {
         return live::main(options, output);
     }

@@ -275,26 +275,6 @@ pub fn check_live(options: &ProfileOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Options of a recording, which mean nothing where a FILE is read.
-pub fn check_recording(options: &ProfileOptions) -> anyhow::Result<()> {
-    if !options.command.is_empty() || options.pid.is_some() {
-        return Ok(());
-    }
-    let named = [
-        (options.trace.is_some(), "--trace"),
-        (options.sample.is_some(), "--sample"),
-        (options.with.is_some(), "--with"),
-        (!options.heap.conf.is_empty(), "--conf"),
-        (options.heap.lib.is_some(), "--lib"),
-    ];
-    match named.iter().find(|(is_there, _)| *is_there) {
-        Some((_, name)) => Err(failure::usage(format_args!(
-            "{name} is for a program that is recorded; leave it out for a FILE"
-        ))),
-        None => Ok(()),
-    }
-}
-
 /// What is read and what is written, to be held against each other.
 pub fn inputs(options: &ProfileOptions) -> Vec<PathBuf> {
     let sides = options.diff.iter().flatten().flat_map(side);
