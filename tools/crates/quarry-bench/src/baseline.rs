@@ -15,7 +15,7 @@ use quarry_measure::stats::{self, Ratio};
 use serde::{Deserialize, Serialize};
 
 use crate::judge::{self, Measure, is_measurable};
-use crate::results::{About, Cell, Contender, Point, Results, Role, Run, Status};
+use crate::results::{About, Cell, Contender, Point, Results, Role, Run, STOPPED, Status};
 
 /// How sure the interval must be that lies beyond the floor.
 const SURE: f64 = 0.95;
@@ -416,8 +416,9 @@ fn verdict(ratio: &Ratio, scatter: f64, floor: f64) -> Verdict {
 fn turns(now: &Results, before: &Results, comparison: &mut Comparison) {
     let of = |from: &Results, to: &Results| {
         let mut turns: Vec<Turn> = Vec::new();
+        let was_met = |cell: &Cell| cell.reason.as_deref() != Some(STOPPED);
         let failed =
-            |cell: &&Cell| cell.status.is_failure() || cell.status == Status::NotRun && !from.interrupted;
+            |cell: &&Cell| cell.status.is_failure() || cell.status == Status::NotRun && was_met(cell);
         for cell in from.cells.iter().filter(failed) {
             let same =
                 |other: &&Cell| other.is_at(&cell.scenario, &cell.point) && other.contender == cell.contender;
@@ -742,6 +743,8 @@ mod tests {
         let comparison = compare(&absent, &figures(&good), 0.03);
         assert!(comparison.is_worse() && comparison.broken[0].what == "not run: not loaded");
         absent.interrupted = true;
+        assert!(compare(&absent, &figures(&good), 0.03).is_worse());
+        absent.cells[0].reason = Some(String::from(STOPPED));
         assert!(!compare(&absent, &figures(&good), 0.03).is_worse());
         let few = [("s", 1, "quarry", &[1.0; 2][..], 10.0)];
         let comparison = compare(&figures(&few), &figures(&good), 0.03);

@@ -13,6 +13,8 @@ use crate::sample::Series;
 
 /// The name and version of the form.
 pub const SCHEMA: &str = "quarry-bench/3";
+/// The reason of what a session did not come to.
+pub const STOPPED: &str = "stopped before";
 
 /// Files of versions 1 and 2 are read as well. The first has one more member, which nothing needs. Both have a number
 /// where version 3 has null: 0, or the figure of the whole process.

@@ -18,7 +18,7 @@ use quarry_measure::spawn::{self, End, Measured, Usage};
 
 use crate::catalog::{Kind, Size};
 use crate::plan::{Group, Job, Plan};
-use crate::results::{Cell, Role, Run, Status};
+use crate::results::{Cell, Role, Run, STOPPED, Status};
 use crate::sample::{self, Phase};
 
 /// So much of what a program prints is read.
@@ -377,7 +377,7 @@ impl Session {
         let counting = || state.runs.iter().filter(|run| run.round > 0);
         let (status, reason) = match &state.failure {
             Some((status, why)) => (*status, Some(why.clone())),
-            None if counting().next().is_none() => (Status::NotRun, Some(String::from("stopped before"))),
+            None if counting().next().is_none() => (Status::NotRun, Some(String::from(STOPPED))),
             None => (Status::Ok, None),
         };
         let blank = Cell {
