@@ -299,12 +299,15 @@ fn errors_of_the_machine_accuse_no_malloc() {
     enter("before", ":", "copy = 'tree'\nbefore = ['cat', 'nothing']");
     enter("library", &format!("rm {}", library.display()), "");
     enter("absent", ":", "folder = '/no/such'");
+    suite.bench.script("suite/out/bench/fails", "#!/bin/sh\nmkdir cost\n");
+    enter("starter", ":", "server = ['{bin}/fails']\nready = ['false']\nstop = ['true']");
     fs::write(&suite.catalog, table).unwrap();
     let with = format!("other={}", library.display());
     for (name, rounds, why) in [
         ("folder", 1, "folder under other: No such file"),
         ("cost", 0, "cost under other: its starter failed"),
         ("before", 0, "'cat nothing' before it: before: status 1"),
+        ("starter", 0, "starter under other: its starter failed"),
         ("library", 1, "libother.so: No such file"),
     ] {
         let ended = suite.run(&["-n", "2", "--with", &with, "--only", "other", "--json", name]).expect(125);

@@ -141,7 +141,12 @@ impl Launcher {
         let server = Background::start(&mut command)?;
         let asked = Instant::now();
         while self.client(&words(&run.ready)?)?.end != End::Exit(0) {
-            if asked.elapsed() > ANSWER || server.has_ended() {
+            let has_ended = server.has_ended();
+            if has_ended || asked.elapsed() > ANSWER {
+                if has_ended {
+                    // Or was it the starter that failed?
+                    started_well(&server.ends_within(self.limit)?, cost)?;
+                }
                 return Err(Fault::Run(format!("{}: the server does not answer", run.name)));
             }
             std::thread::sleep(ASK);
