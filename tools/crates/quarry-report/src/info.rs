@@ -230,7 +230,7 @@ pub fn text(info: &Info, style: Style) -> String {
     section("Large blocks of calloc", sites::calloc(info, style));
     section("Threads", threads(info, style));
     section("Pools", pools(info, style));
-    section("Notes of the program", marks(info));
+    section("Notes", marks(info));
     section("Impossible events", impossible(info, style));
     section("Files without names", without_names(info));
     text

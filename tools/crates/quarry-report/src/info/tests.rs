@@ -109,6 +109,7 @@ fn the_text_says_what_happened() {
         "resident at most 12.0 KiB (8.00 KiB anonymous, 4.00 KiB of files), after 6 µs",
         "1.95 KiB 3.03 KiB 3 0.0 % 0 B make at a.c:3",
         "< main at a.c:9",
+        "Notes",
         "7 µs phase?2",
         "frees of blocks that are not live 1",
     ] {
