@@ -71,7 +71,9 @@ Examples:
   quarry gen -o c.qtr --phase 'allocations=1m lifetime=never' --phase 'allocations=5m lifetime=constant:50'
   quarry gen --fit prog.qtr -o imitation.qtr --save-model prog.json
   quarry gen --model prog.json --seed 2 -o another.qtr
-  quarry gen --ms -c 32000 -p 64 -M 100kb -o test.ms   a file for the allocation simulator";
+  quarry gen --ms -c 32000 -p 64 -M 100kb -o test.ms   a file for the allocation simulator
+
+Exit code: 0; 1 when a part of TRACE could not be read (the model is of the rest); 125 when nothing was made.";
 
 const OF_MS: &str = "Simulation files (.ms)";
 
