@@ -60,12 +60,18 @@ pub struct Taken {
     pub lost: u64,
     /// What stopped it earlier.
     stopped: Option<&'static str>,
+    /// The process was started with the sampler, so its distance is chosen there.
+    from_start: bool,
 }
 
 impl Taken {
-    /// A distance with fewer samples than at any time.
-    fn rarer(&self) -> u64 {
-        self.mean.saturating_mul(4)
+    /// What sets a distance with fewer samples than at any time.
+    fn rarer(&self) -> String {
+        let mean = self.mean.saturating_mul(4);
+        match self.from_start {
+            true => format!("sample:{mean} in the QUARRY_CONF of the process"),
+            false => format!("--sample {mean}"),
+        }
     }
 }
 
@@ -79,7 +85,7 @@ pub fn sample(wanted: &Wanted, trace: &Path, output: &Output) -> anyhow::Result<
     }
     if taken.lost > 0 {
         output.warn(format_args!(
-            "of samples and their ends, {} lost; --sample {} takes fewer",
+            "of samples and their ends, {} lost; {} takes fewer",
             quarry_report::units::of(taken.lost, "record"),
             taken.rarer()
         ));
@@ -102,6 +108,7 @@ fn take(wanted: &Wanted, to: impl Write, output: &Output) -> anyhow::Result<Take
     }
     let stopped = trace.follow(&mut reader, &mut on, wanted, &signals, output)?;
     let counted = trace.count(&sampler, &mut reader, on.whole)?;
+    let from_start = on.found;
     drop(on);
     if counted.is_none() {
         // The last of it, unless the process has gone.
@@ -113,7 +120,7 @@ fn take(wanted: &Wanted, to: impl Write, output: &Output) -> anyhow::Result<Take
     taken.lost = taken.lost.saturating_add(lost);
     end.lost = taken.lost;
     trace.sink.finish(&end)?;
-    taken.stopped = stopped;
+    (taken.stopped, taken.from_start) = (stopped, from_start);
     Ok(taken)
 }
 
@@ -519,11 +526,14 @@ mod tests {
     fn what_is_advised_takes_fewer_samples_than_at_any_time() {
         let pid = std::process::id() as i32;
         let mut trace = Trace::begin(pid, &head(pid, 19), Looks::default()).unwrap();
-        assert_eq!(trace.taken.rarer(), 4 << 19);
+        assert_eq!(trace.taken.rarer(), "--sample 2097152");
         for rate in [19, 23, 20] {
             trace.rate(PROCESS, rate).unwrap();
         }
-        assert_eq!(trace.taken.rarer(), 4 << 23);
+        assert_eq!(trace.taken.rarer(), "--sample 33554432");
+        // What was on from the start keeps its distance, whatever --sample says.
+        trace.taken.from_start = true;
+        assert_eq!(trace.taken.rarer(), "sample:33554432 in the QUARRY_CONF of the process");
     }
 
     #[test]
