@@ -88,7 +88,8 @@ QUARRY_API void *quarry_pvalloc(size_t size) QUARRY_NOEXCEPT QUARRY_MALLOC;
 /// quarry_realloc before you use the rest. Cost: one lookup.
 QUARRY_API size_t quarry_usable_size(const void *ptr) QUARRY_NOEXCEPT;
 
-/// Give all free memory except `keep` bytes back to the kernel at once. Returns 1 if any memory went back, else 0.
+/// Give all free memory except `keep` bytes back to the kernel at once. What lies on a page with a live block cannot
+/// go, and stays beside these. Returns 1 if any memory went back, else 0.
 /// Cost: a walk over the heap's free memory, under its locks. It takes milliseconds.
 QUARRY_API int quarry_trim(size_t keep) QUARRY_NOEXCEPT;
 
